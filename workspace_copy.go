@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 
+	"github.com/pyro-mcp/pyro/internal/agent/listing"
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
@@ -114,7 +115,7 @@ func newWorkspaceCopy(id string, d workspace.Copied) *WorkspaceCopy {
 		if path == "" {
 			return "-"
 		}
-		return text(path)
+		return listing.Escape(path)
 	}
 	return &WorkspaceCopy{
 		id, stream(d.Source), stream(d.Dest), d.Files, d.Directories, d.Symlinks + d.HardLinks, d.Skipped, d.OutwardLinks, d.Lost, d.Bytes,

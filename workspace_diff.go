@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 
+	"github.com/pyro-mcp/pyro/internal/agent/listing"
 	"github.com/pyro-mcp/pyro/internal/diff"
 	"github.com/pyro-mcp/pyro/internal/patch"
 	"github.com/pyro-mcp/pyro/internal/workspace"
@@ -46,6 +47,10 @@ func (p *Pyro) ApplyWorkspacePatch(ctx context.Context, req ApplyWorkspacePatchR
 	plan, err := p.workspaces.ApplyPatch(ctx, req.WorkspaceID, []byte(req.Patch))
 	if err != nil {
 		return nil, causeOf(ctx, err)
+	}
+	for i := range plan.Files {
+		f := &plan.Files[i]
+		f.Path, f.OldPath = listing.Escape(f.Path), listing.Escape(f.OldPath)
 	}
 	r := &AppliedPatch{req.WorkspaceID, len(plan.Operations) > 0, plan.Summary, plan.Files}
 	if r.Entries == nil {
@@ -104,5 +109,15 @@ func (p *Pyro) DiffWorkspace(ctx context.Context, req DiffWorkspaceRequest) (*Wo
 	if err != nil {
 		return nil, causeOf(ctx, err)
 	}
+	escapeChanges(d.Entries)
 	return &WorkspaceDiff{req.WorkspaceID, len(d.Entries) > 0, d.Summary, d.Entries, text.String(), d.Truncated, d.EntriesTruncated}, nil
+}
+
+// escapeChanges escapes the names in changes that are not UTF-8.
+func escapeChanges(changes []ChangedFile) {
+	for i := range changes {
+		for _, name := range []*string{&changes[i].Path, &changes[i].OldLink, &changes[i].NewLink} {
+			*name = listing.Escape(*name)
+		}
+	}
 }

@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"strings"
 	"syscall"
+
+	"github.com/pyro-mcp/pyro/internal/agent/listing"
 )
 
 // ListWorkspaceDiskRequest says which path to list.
@@ -50,7 +52,7 @@ func (p *Pyro) ListWorkspaceDisk(ctx context.Context, req ListWorkspaceDiskReque
 
 // newDiskEntry returns the list entry of an object on a disk.
 func newDiskEntry(path string, info fs.FileInfo, target string) FileEntry {
-	e := FileEntry{Path: text(path), ArtifactType: OtherArtifact, ModifiedAt: info.ModTime().UTC(), LinkTarget: text(target)}
+	e := FileEntry{Path: listing.Escape(path), ArtifactType: OtherArtifact, ModifiedAt: info.ModTime().UTC(), LinkTarget: listing.Escape(target)}
 	switch mode := info.Mode(); {
 	case mode.IsRegular():
 		e.ArtifactType, e.SizeBytes = FileArtifact, info.Size()
@@ -88,7 +90,7 @@ func (p *Pyro) ReadWorkspaceDisk(ctx context.Context, req ReadWorkspaceDiskReque
 	if err != nil {
 		return nil, causeOf(ctx, err)
 	}
-	return &FileContent{req.WorkspaceID, text(path), string(t.Content), t.Size, req.MaxBytes, t.Truncated}, nil
+	return &FileContent{req.WorkspaceID, listing.Escape(path), string(t.Content), t.Size, req.MaxBytes, t.Truncated}, nil
 }
 
 // ExportWorkspaceDiskRequest says where to copy the disks of a workspace.

@@ -2,6 +2,7 @@ package pyro
 
 import (
 	"context"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -29,7 +30,7 @@ const (
 
 // FileEntry is an entry in a list of files.
 type FileEntry struct {
-	Path         string       `json:"path"` // absolute
+	Path         string       `json:"path"` // absolute; if it is not UTF-8, "file://" and the path with escapes, which requests accept too
 	ArtifactType ArtifactType `json:"artifact_type"`
 	SizeBytes    int64        `json:"size_bytes"` // size of a file
 	Mode         string       `json:"mode"`       // permission, set-id and sticky bits, in octal
@@ -104,7 +105,7 @@ func (p *Pyro) ListWorkspaceFiles(ctx context.Context, req ListWorkspaceFilesReq
 	}
 	r := &WorkspaceFiles{WorkspaceID: req.WorkspaceID, Path: workspace.Outside(inside), Recursive: req.Recursive, Entries: []FileEntry{}}
 	err = p.workspaces.ListFiles(ctx, req.WorkspaceID, req.Path, req.Recursive, func(e workspace.Entry) error {
-		entry := newFileEntry(&e, workspace.Outside(inside))
+		entry := newFileEntry(&e, path.Join(WorkspacePath, inside))
 		if e.Path == "" {
 			r.ArtifactType = entry.ArtifactType
 			if entry.ArtifactType == DirectoryArtifact {

@@ -3,6 +3,7 @@ package pyro
 import (
 	"context"
 
+	"github.com/pyro-mcp/pyro/internal/agent/listing"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/pull"
 	"github.com/pyro-mcp/pyro/internal/workspace"
@@ -76,7 +77,7 @@ func (p *Pyro) PullWorkspaceSync(ctx context.Context, req PullWorkspaceSyncReque
 	}
 	for i := range done.Entries {
 		e := &done.Entries[i]
-		e.Path = text(e.Path)
+		e.Path = listing.Escape(e.Path)
 		switch e.Result {
 		case pull.Conflicted:
 			done.Conflicts++

@@ -45,6 +45,7 @@ func activityChanges(a workspace.Activity) ActivityChanges {
 	if a.Changes == nil {
 		return ActivityChanges{Reason: a.Unknown, Entries: []ChangedFile{}}
 	}
+	escapeChanges(a.Changes.Entries)
 	return ActivityChanges{
 		Available: true, Changed: len(a.Changes.Entries) > 0, Summary: &a.Changes.Summary, Entries: a.Changes.Entries, Cut: a.Changes.EntriesTruncated,
 	}

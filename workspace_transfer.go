@@ -6,16 +6,16 @@ import (
 	"path"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/pyro-mcp/pyro/internal/agent/listing"
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
 // newFileEntry returns the list entry of an object.
 func newFileEntry(e *workspace.Entry, at string) FileEntry {
 	return FileEntry{
-		Path: text(path.Join(at, e.Path)), ArtifactType: ArtifactType(e.Kind.String()), SizeBytes: e.Size, Mode: octal(e.Mode),
-		UID: int(e.UID), GID: int(e.GID), ModifiedAt: time.Unix(0, e.ModTime).UTC(), LinkTarget: text(e.Target),
+		Path: listing.Escape(path.Join(at, e.Path)), ArtifactType: ArtifactType(e.Kind.String()), SizeBytes: e.Size, Mode: octal(e.Mode),
+		UID: int(e.UID), GID: int(e.GID), ModifiedAt: time.Unix(0, e.ModTime).UTC(), LinkTarget: listing.Escape(e.Target),
 	}
 }
 
@@ -33,13 +33,8 @@ func octal(mode uint32) string {
 	return fmt.Sprintf("%04o", mode)
 }
 
-// text replaces invalid UTF-8 in a name, because JSON can't represent it.
-func text(name string) string {
-	if utf8.ValidString(name) {
-		return name
-	}
-	return strings.ToValidUTF8(name, "\uFFFD")
-}
+// text replaces invalid UTF-8 in a text, because JSON can't represent it.
+func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // PushWorkspaceSyncRequest says what to copy into a workspace.
 type PushWorkspaceSyncRequest struct {
@@ -85,7 +80,7 @@ func (p *Pyro) PushWorkspaceSync(ctx context.Context, req PushWorkspaceSyncReque
 	}
 	s := d.Summary
 	return &WorkspaceSync{
-		req.WorkspaceID, d.Source, d.Mode, d.Dest, s.Files, s.Directories, s.Symlinks, s.Skipped, s.Ignored, s.Bytes, d.Changed.Created, d.Changed.Replaced, s.GitMissing,
+		req.WorkspaceID, d.Source, d.Mode, listing.Escape(d.Dest), s.Files, s.Directories, s.Symlinks, s.Skipped, s.Ignored, s.Bytes, d.Changed.Created, d.Changed.Replaced, s.GitMissing,
 	}, nil
 }
 
@@ -150,7 +145,7 @@ func (p *Pyro) ExportWorkspace(ctx context.Context, req ExportWorkspaceRequest) 
 		d.Created, d.Replaced, d.Omitted, []string{},
 	}
 	for _, name := range d.Deleted {
-		done.Deleted = append(done.Deleted, text(name))
+		done.Deleted = append(done.Deleted, listing.Escape(name))
 	}
 	return done, nil
 }

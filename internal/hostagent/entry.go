@@ -41,16 +41,15 @@ func readOwners(ctx context.Context, m Machine) owners {
 	return owners{read("/etc/passwd"), read("/etc/group")}
 }
 
-// entry returns a description of the file at a path. It replaces invalid UTF-8 in names, because
-// protobuf strings must be valid UTF-8.
+// entry returns a description of the file at a path. It escapes names that are not UTF-8, because
+// protobuf strings must be UTF-8.
 func (o owners) entry(at string, e listing.Entry) *pb.FileEntry {
-	at = strings.ToValidUTF8(at, "\uFFFD")
 	f := &pb.FileEntry{
-		Name: path.Base(at), Path: at, Size: e.Size, Mode: e.Mode, Permissions: permissions(e.Kind, e.Mode), Owner: nameOf(o.users, e.UID), Group: nameOf(o.groups, e.GID),
+		Name: listing.Escape(path.Base(at)), Path: listing.Escape(at), Size: e.Size, Mode: e.Mode, Permissions: permissions(e.Kind, e.Mode), Owner: nameOf(o.users, e.UID), Group: nameOf(o.groups, e.GID),
 		ModifiedAt: time.Unix(0, e.ModTime).Unix(), Type: e.Kind.String(),
 	}
 	if e.Kind == listing.Link {
-		target := strings.ToValidUTF8(e.Target, "\uFFFD")
+		target := listing.Escape(e.Target)
 		f.SymlinkTarget = &target
 	}
 	return f

@@ -25,7 +25,12 @@ const (
 	fileChunk  = 256 << 10 // bytes of file content in one stream message.
 )
 
-func checkPath(op, name string) error {
+// checkPath replaces a path of a request by the path that it stands for, and checks it.
+func checkPath(op string, given *string) (err error) {
+	if *given, err = listing.Unescape(*given); err != nil {
+		return fault.New(fault.Invalid, op, "", "%w", err)
+	}
+	name := *given
 	switch {
 	case name == "":
 		return fault.New(fault.Invalid, op, "", "path is missing")
@@ -37,22 +42,19 @@ func checkPath(op, name string) error {
 	return nil
 }
 
-// file connects to the sandbox of a request and checks the path. The caller must call the returned
-// function at the end.
-func (a *Agent) file(ctx context.Context, op string, m interface {
-	GetSandboxId() string
-	GetPath() string
-}) (Machine, func(), error) {
-	if err := checkPath(op, m.GetPath()); err != nil {
+// file connects to the sandbox of a request and checks the path as checkPath does. The caller must
+// call the returned function at the end.
+func (a *Agent) file(ctx context.Context, op, sandbox string, path *string) (Machine, func(), error) {
+	if err := checkPath(op, path); err != nil {
 		return nil, nil, err
 	}
-	to, _, end, err := a.connected(ctx, op, m.GetSandboxId())
+	to, _, end, err := a.connected(ctx, op, sandbox)
 	return to, end, err
 }
 
 // WriteFile creates or replaces a file.
 func (a *Agent) WriteFile(ctx context.Context, req *connect.Request[pb.WriteFileRequest]) (*connect.Response[pb.WriteFileResponse], error) {
-	m, end, err := a.file(ctx, "write file", req.Msg)
+	m, end, err := a.file(ctx, "write file", req.Msg.SandboxId, &req.Msg.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +76,7 @@ func (a *Agent) WriteFileStream(ctx context.Context, stream *connect.ClientStrea
 	if meta == nil {
 		return nil, fault.New(fault.Invalid, op, "", "the first message must have meta")
 	}
-	m, end, err := a.file(ctx, op, meta)
+	m, end, err := a.file(ctx, op, meta.SandboxId, &meta.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +122,7 @@ func (c *chunks) next() ([]byte, error) {
 
 // ReadFile returns the content of a file. It fails if the file has more than maxContent bytes.
 func (a *Agent) ReadFile(ctx context.Context, req *connect.Request[pb.ReadFileRequest]) (*connect.Response[pb.ReadFileResponse], error) {
-	m, end, err := a.file(ctx, "read file", req.Msg)
+	m, end, err := a.file(ctx, "read file", req.Msg.SandboxId, &req.Msg.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +130,7 @@ func (a *Agent) ReadFile(ctx context.Context, req *connect.Request[pb.ReadFileRe
 	content := program.Bounded{Budget: program.NewBudget(maxContent)}
 	err = m.ReadMachineFile(ctx, req.Msg.Path, &content)
 	if errors.Is(err, program.ErrFull) {
-		return nil, fault.New(fault.Exhausted, "read file", req.Msg.Path, "it is longer than %d bytes", maxContent).WithHint("call ReadFileStream, which has no limit")
+		return nil, fault.New(fault.Exhausted, "read file", listing.Escape(req.Msg.Path), "it is longer than %d bytes", maxContent).WithHint("call ReadFileStream, which has no limit")
 	}
 	if err != nil {
 		return nil, err
@@ -138,7 +140,7 @@ func (a *Agent) ReadFile(ctx context.Context, req *connect.Request[pb.ReadFileRe
 
 // ReadFileStream streams the content of a file.
 func (a *Agent) ReadFileStream(ctx context.Context, req *connect.Request[pb.ReadFileStreamRequest], to *connect.ServerStream[pb.ReadFileStreamResponse]) error {
-	m, end, err := a.file(ctx, "read file", req.Msg)
+	m, end, err := a.file(ctx, "read file", req.Msg.SandboxId, &req.Msg.Path)
 	if err != nil {
 		return err
 	}
@@ -158,7 +160,7 @@ func (a *Agent) ReadFileStream(ctx context.Context, req *connect.Request[pb.Read
 // ListDir lists a folder. It fails if there are more than maxEntries entries.
 func (a *Agent) ListDir(ctx context.Context, req *connect.Request[pb.ListDirRequest]) (*connect.Response[pb.ListDirResponse], error) {
 	const op = "list folder"
-	m, end, err := a.file(ctx, op, req.Msg)
+	m, end, err := a.file(ctx, op, req.Msg.SandboxId, &req.Msg.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -169,11 +171,11 @@ func (a *Agent) ListDir(ctx context.Context, req *connect.Request[pb.ListDirRequ
 	err = m.ListMachine(ctx, req.Msg.Path, int(min(max(req.Msg.Depth, 1), listing.MaxPath)), func(e listing.Entry) error {
 		switch {
 		case e.Path == "" && e.Kind != listing.Folder:
-			return fault.New(fault.Precondition, op, top, "it is not a folder").WithHint("call ReadFile")
+			return fault.New(fault.Precondition, op, listing.Escape(top), "it is not a folder").WithHint("call ReadFile")
 		case e.Path == "":
 			return nil
 		case len(found) == maxEntries || size > maxNames:
-			return fault.New(fault.Exhausted, op, top, "there are more than %d entries, or %d bytes of names", maxEntries, maxNames).WithHint("list with a smaller depth, or list a subfolder")
+			return fault.New(fault.Exhausted, op, listing.Escape(top), "there are more than %d entries, or %d bytes of names", maxEntries, maxNames).WithHint("list with a smaller depth, or list a subfolder")
 		}
 		found = append(found, e)
 		size += len(top) + len(e.Path) + len(e.Target) + 64
@@ -192,7 +194,7 @@ func (a *Agent) ListDir(ctx context.Context, req *connect.Request[pb.ListDirRequ
 
 // MakeDir creates a folder and its missing parents.
 func (a *Agent) MakeDir(ctx context.Context, req *connect.Request[pb.MakeDirRequest]) (*connect.Response[pb.MakeDirResponse], error) {
-	m, end, err := a.file(ctx, "make folder", req.Msg)
+	m, end, err := a.file(ctx, "make folder", req.Msg.SandboxId, &req.Msg.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +218,7 @@ func (a *Agent) MakeDir(ctx context.Context, req *connect.Request[pb.MakeDirRequ
 
 // RemovePath removes a file, or a folder with all its contents.
 func (a *Agent) RemovePath(ctx context.Context, req *connect.Request[pb.RemovePathRequest]) (*connect.Response[pb.RemovePathResponse], error) {
-	m, end, err := a.file(ctx, "remove", req.Msg)
+	m, end, err := a.file(ctx, "remove", req.Msg.SandboxId, &req.Msg.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +232,7 @@ func (a *Agent) RemovePath(ctx context.Context, req *connect.Request[pb.RemovePa
 // RenamePath moves a file, or a folder with all its contents, to a path that does not exist.
 func (h hostService) RenamePath(ctx context.Context, req *connect.Request[hostv1.RenamePathRequest]) (*connect.Response[hostv1.RenamePathResponse], error) {
 	const op = "rename"
-	if err := cmp.Or(checkPath(op, req.Msg.OldPath), checkPath(op, req.Msg.NewPath)); err != nil {
+	if err := cmp.Or(checkPath(op, &req.Msg.OldPath), checkPath(op, &req.Msg.NewPath)); err != nil {
 		return nil, err
 	}
 	m, _, end, err := h.agent.connected(ctx, op, req.Msg.SandboxId)

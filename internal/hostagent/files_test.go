@@ -64,6 +64,18 @@ func TestRenamePath(t *testing.T) {
 			t.Errorf("%.20q to %.20q: %d details", call.from, call.to, len(e.Details()))
 		}
 	}
+	f.files["/caf\xe9 %"] = []byte("escaped")
+	if _, err := c.RenamePath(t.Context(), connect.NewRequest(&hostv1.RenamePathRequest{SandboxId: "x", OldPath: "file:///caf%E9 %25", NewPath: "file:///%FF"})); err != nil {
+		t.Error(err)
+	}
+	r, err := a.ReadFile(t.Context(), connect.NewRequest(&pb.ReadFileRequest{SandboxId: "x", Path: "file:///%FF"}))
+	if err != nil || string(r.Msg.Content) != "escaped" {
+		t.Errorf("%v, %v", r, err)
+	}
+	if _, err := a.ReadFile(t.Context(), connect.NewRequest(&pb.ReadFileRequest{SandboxId: "x", Path: "file://%zz"})); fault.KindOf(err) != fault.Invalid {
+		t.Errorf("a wrong escape: %v", err)
+	}
+	delete(f.files, "/\xff")
 	if string(f.files["/b"]) != "a" || string(f.files["/taken"]) != "taken" || len(f.files) != 2 {
 		t.Errorf("the files are %q", f.files)
 	}

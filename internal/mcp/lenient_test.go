@@ -39,6 +39,8 @@ func TestLenient(t *testing.T) {
 		{`{"text": "x", "number": " 8 ", "flag": "No"}`, `{"number":8,"flag":false,"text":"x","pairs":null}`},
 		{`{"text": "x", "pairs": {"a": 1, "b": null, "c": true, "d": "e"}}`, `{"number":null,"flag":null,"text":"x","pairs":{"a":"1","b":"","c":"true","d":"e"}}`},
 		{`{"text": "x", "number": "seven"}`, ""}, {`{"text": "x", "number": "101"}`, ""}, {`{"text": "x", "number": 1.5}`, ""}, {`{"text": "x", "flag": "maybe"}`, ""},
+		{`{"text": "a\ud800b"}`, `the argument "text" must be text: it has the lone surrogate \ud800`}, {"{\"text\": \"\xff\"}", `the argument "text" must be text`},
+		{`{"text": "x", "pairs": {"a": "\udc00"}}`, `the argument "pairs" must be text`}, {`{"text": "\ud83d\ude00"}`, `{"number":null,"flag":null,"text":"😀","pairs":null}`},
 		{`{"text": 7}`, ""}, {`{"text": null}`, "text is required"}, {`{"text": "x", "more": null}`, ""}, {`{"text": "x", "pairs": {"a": {}}}`, ""}, {`[]`, ""}, {`{"text": "x", "number": 1e300}`, ""},
 	} {
 		got, err := lenient.result(t.Context(), json.RawMessage(row.args), nil)
@@ -51,7 +53,7 @@ func TestLenient(t *testing.T) {
 		}
 	}
 	// Other tools must remain strict. The definitions of both tools must be equal.
-	for _, args := range []string{`{"text": "x", "number": "7"}`, `{"text": "x", "flag": "true"}`, `{"text": "x", "flag": 1}`, `{"text": "x", "pairs": {"a": null}}`} {
+	for _, args := range []string{`{"text": "x", "number": "7"}`, `{"text": "x", "flag": "true"}`, `{"text": "x", "flag": 1}`, `{"text": "x", "pairs": {"a": null}}`, `{"text": "\ud800"}`} {
 		if got, err := tool.result(t.Context(), json.RawMessage(args), nil); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("%s: %v, %v", args, got, err)
 		}

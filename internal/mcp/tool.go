@@ -18,6 +18,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/runes"
 )
 
 // Kind describes the effects of a tool. Clients use it to decide when they ask their user.
@@ -154,11 +155,32 @@ func (t Tool) result(ctx context.Context, args json.RawMessage, report func(stri
 	if len(args) == 0 || string(args) == "null" {
 		args = json.RawMessage("{}")
 	}
+	if err := t.onlyText(args); err != nil {
+		return nil, err
+	}
 	args = t.renameAliases(args)
 	if args, err = t.accept(args); err != nil {
 		return nil, err
 	}
 	return t.call(ctx, args, report)
+}
+
+// onlyText refuses arguments with something that is not text. Otherwise it would be replaced.
+func (t Tool) onlyText(args json.RawMessage) error {
+	err := runes.NoText(args)
+	if err == nil {
+		return nil
+	}
+	what := "the arguments"
+	var given map[string]json.RawMessage
+	if json.Unmarshal(args, &given) == nil {
+		for name, value := range given {
+			if runes.NoText(value) != nil {
+				what = fmt.Sprintf("the argument %.80q", name)
+			}
+		}
+	}
+	return fault.New(fault.Invalid, t.Name, "", "%s must be text: %w", what, err)
 }
 
 // renameAliases renames arguments that were passed under an alias. Null counts as a missing

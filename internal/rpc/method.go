@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/runes"
 )
 
 // Notifications is a set of notification kinds. A call sends notifications only if its client asks
@@ -102,6 +103,11 @@ func (m Method) split(params json.RawMessage) (rest json.RawMessage, o options, 
 	var given map[string]json.RawMessage
 	if json.Unmarshal(params, &given) != nil {
 		return nil, o, fault.New(fault.Invalid, m.Name, "", "params must be an object")
+	}
+	for name, value := range given {
+		if err := runes.NoText(value); err != nil {
+			return nil, o, fault.New(fault.Invalid, m.Name, "", "the parameter %.80q must be text: %w", name, err)
+		}
 	}
 	known := map[string]bool{"stream": true, "window": true}
 	for _, f := range m.Fields() {

@@ -27,6 +27,10 @@ func TestAnswers(t *testing.T) {
 	if h := p.hears(); h.ID != "ü" || h.Error != nil {
 		t.Errorf("%+v", h)
 	}
+	p.call(5, "echo", `{"text":"a\ud800"}`)
+	if h := p.hears(); h.Error == nil || h.Error.Code != codeParams || !strings.Contains(h.Error.Message, `the parameter "text" must be text: it has the lone surrogate \ud800`) {
+		t.Errorf("%+v", h)
+	}
 	p.call(2, "fail", "null")
 	if h := p.hears(); *h.Error != (failure{codeFailed, `look "ws-1": it is not there`, details{fault.NotFound, "look", "ws-1", "look elsewhere"}}) {
 		t.Errorf("%+v", h.Error)

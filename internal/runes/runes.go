@@ -1,5 +1,5 @@
-// Package runes finds incomplete characters at the start and the end of a text that was cut at any
-// byte.
+// Package runes finds incomplete characters: at the start and the end of a text that was cut at any
+// byte, and in JSON.
 package runes
 
 import "unicode/utf8"

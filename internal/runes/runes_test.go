@@ -1,6 +1,11 @@
 package runes
 
-import "testing"
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
 
 func TestCuts(t *testing.T) {
 	const text = "aé日😀"
@@ -22,4 +27,35 @@ func TestCuts(t *testing.T) {
 	if got := Rest("\x80\x80\x80\x80\x80"); got != 4 {
 		t.Errorf("bytes that are not UTF-8: got %d", got)
 	}
+}
+
+func TestNoText(t *testing.T) {
+	for text, bad := range map[string]bool{
+		`{"a":"x"}`: false, `"é😀"`: false, `"\u00e9"`: false, `"\ud83d\ude00"`: false, `"\uD83D\uDE00x"`: false, `"\\ud800"`: false, `"\\\\ud800"`: false, `"\ufffd"`: false,
+		`"\ud800"`: true, `"\udc00"`: true, `"\ud83dx\ude00"`: true, `"\ud83d\ud83d\ude00"`: true, `"\\\ud800"`: true, `"\ude00\ud83d"`: true, "\"\xff\"": true, `"\ud800`: true,
+		`\`: false, `"\u12`: false, `"\uzzzz"`: false, ``: false,
+	} {
+		if err := NoText([]byte(text)); bad != (err != nil) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func FuzzNoText(f *testing.F) {
+	f.Add("\"\\ud83d\\ude00\\\\\"")
+	f.Add("\"\\ud800\"")
+	f.Fuzz(func(t *testing.T, text string) {
+		var decoded string
+		if json.Unmarshal([]byte(text), &decoded) != nil {
+			return
+		}
+		// U+FFFD in the result without one in the text means that the decoder replaced something.
+		replaced := strings.ContainsRune(decoded, utf8.RuneError)
+		if strings.Contains(text, "\ufffd") || strings.Contains(strings.ToLower(text), "\\ufffd") {
+			return
+		}
+		if err := NoText([]byte(text)); replaced != (err != nil) {
+			t.Fatalf("%q became %q: %v", text, decoded, err)
+		}
+	})
 }

@@ -1,6 +1,8 @@
 package serve
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -28,6 +30,11 @@ func TestRename(t *testing.T) {
 	rename("full", "sandboxes", "/a", "", 400, "invalid_request")
 	rename("full", "sandboxes", "", "/b", 400, "invalid_request")
 	rename("full", "sandboxes", "/a", strings.Repeat("/", 4097), 400, "invalid_request")
+	var e Error
+	body := map[string]any{"old_path": "/a", "new_path": json.RawMessage(`"/\ud800"`)}
+	if got := w.call("full", http.MethodPost, "/v1/sandboxes/"+id+"/files/rename", body, &e); got != 400 || !strings.Contains(fmt.Sprintf("%+v", e), "lone surrogate") {
+		t.Errorf("a path that is not text: %d %+v", got, e)
+	}
 	if _, ok := w.host.File("/a"); !ok {
 		t.Error("a refused request had an effect")
 	}

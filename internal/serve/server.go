@@ -18,8 +18,10 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/control"
 	"github.com/pyro-mcp/pyro/internal/control/store"
+	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/preview"
 	"github.com/pyro-mcp/pyro/internal/rpc"
+	"github.com/pyro-mcp/pyro/internal/runes"
 	"github.com/pyro-mcp/pyro/internal/secret"
 	"github.com/pyro-mcp/pyro/internal/version"
 )
@@ -77,9 +79,7 @@ func New(o Options) *Server {
 		"token":   {Type: "http", Scheme: "bearer", Description: "An API key, or the token of a session"},
 		"session": {Type: "apiKey", In: "cookie", Name: cookieName},
 	}
-	format := huma.DefaultJSONFormat
-	format.Unmarshal = func(data []byte, v any) error { return json.Unmarshal(rpc.Tolerant(data), v) }
-	config.Formats = map[string]huma.Format{"application/json": format, "json": format}
+	config.Formats = map[string]huma.Format{"application/json": onlyText, "json": onlyText}
 	config.CreateHooks = nil // no link to the schema in each body
 	config.DocsPath = ""     // huma's page loads a script from another site
 	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
@@ -205,4 +205,16 @@ func itemsOf[Record, Item any](all []Record, item func(Record) Item) []Item {
 		items = append(items, item(r))
 	}
 	return items
+}
+
+// onlyText is JSON. It refuses a body with something that is not text, such as a lone surrogate. It
+// accepts 30.0 as an integer and null as a missing field.
+var onlyText = huma.Format{
+	Marshal: huma.DefaultJSONFormat.Marshal,
+	Unmarshal: func(data []byte, v any) error {
+		if err := runes.NoText(data); err != nil {
+			return fault.Newf(fault.Invalid, "the body must be text: %w", err)
+		}
+		return json.Unmarshal(rpc.Tolerant(data), v)
+	},
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/control"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/rpc"
+	"github.com/pyro-mcp/pyro/internal/runes"
 )
 
 // Bounds of WebSockets.
@@ -64,6 +65,9 @@ type event struct {
 func parseFrame(kind websocket.MessageType, message []byte) (f frame, err error) {
 	if kind != websocket.MessageText {
 		return f, fault.Newf(fault.Invalid, "a binary frame: frames must be text")
+	}
+	if err := runes.NoText(message); err != nil {
+		return f, fault.Newf(fault.Invalid, "a frame must be text: %w", err)
 	}
 	err = json.Unmarshal(rpc.Tolerant(message), &f)
 	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) && wrong.Field != "" {

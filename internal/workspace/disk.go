@@ -100,8 +100,9 @@ func (m *Manager) written(f storage.Folder, d store.Disks) store.Disks {
 // onDisk returns the path in a view for a path from the user. The user's path is absolute, or
 // relative to /workspace.
 func onDisk(name string) (string, error) {
-	if strings.ContainsRune(name, 0) || len(name) > 4096 {
-		return "", fault.Newf(fault.Invalid, "%q is no path", name[:min(len(name), 100)])
+	name, err := fromUser(name)
+	if err != nil {
+		return "", err
 	}
 	clean := path.Join(Path, name)
 	if strings.HasPrefix(name, "/") {

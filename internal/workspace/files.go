@@ -25,8 +25,9 @@ const (
 // Inside returns the path relative to /workspace for a path from the user. The user's path is
 // absolute and below /workspace, or relative to it.
 func Inside(name string) (string, error) {
-	if strings.ContainsRune(name, 0) || len(name) > 4096 {
-		return "", fault.Newf(fault.Invalid, "%q is no path", name[:min(len(name), 100)])
+	name, err := fromUser(name)
+	if err != nil {
+		return "", err
 	}
 	clean := path.Clean(path.Join(Path, name))
 	if strings.HasPrefix(name, "/") {
@@ -42,8 +43,21 @@ func Inside(name string) (string, error) {
 	return below, nil
 }
 
-// Outside returns the absolute path for a path relative to /workspace.
-func Outside(below string) string { return path.Join(Path, below) }
+// fromUser returns the path that a text from the user stands for; see [listing.Unescape].
+func fromUser(text string) (string, error) {
+	name, err := listing.Unescape(text)
+	if err != nil {
+		return "", fault.Newf(fault.Invalid, "%.100q is no path: %w", text, err)
+	}
+	if strings.ContainsRune(name, 0) || len(name) > listing.MaxPath {
+		return "", fault.Newf(fault.Invalid, "%.100q is no path", text)
+	}
+	return name, nil
+}
+
+// Outside returns the absolute path for a path relative to /workspace, as a text for the user; see
+// [listing.Escape].
+func Outside(below string) string { return listing.Escape(path.Join(Path, below)) }
 
 // Entry describes a file in a workspace.
 type Entry = listing.Entry

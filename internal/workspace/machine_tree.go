@@ -6,7 +6,6 @@ import (
 	"path"
 	"strings"
 
-	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
@@ -21,8 +20,9 @@ type (
 // absolute, or relative to /workspace. A slash at its end is kept, because it makes a difference
 // for links.
 func Anywhere(name string) (string, error) {
-	if strings.ContainsRune(name, 0) || len(name) > 4096 {
-		return "", fault.Newf(fault.Invalid, "%q is no path", name[:min(len(name), 100)])
+	name, err := fromUser(name)
+	if err != nil {
+		return "", err
 	}
 	clean := path.Clean(name)
 	if !strings.HasPrefix(name, "/") {
