@@ -210,10 +210,16 @@ func TestNothingLeadsOut(t *testing.T) {
 			t.Errorf("%s: %d %.100q", path, status, got)
 		}
 	}
-	for _, path := range []string{"/absolute", "/up", "/far", "/magic", "/inside", "/dangling-outside", "/root", "/sub", "/", "/loop", "/file/x", "/file/"} {
+	for _, path := range []string{"/absolute", "/up", "/far", "/magic", "/dangling-outside", "/root", "/sub", "/", "/loop", "/file/x", "/file/"} {
 		if status, got := w.write(t, path, 0, true, 1, strings.NewReader("x")); status == 200 || status == 500 {
 			t.Errorf("write %s: %d %q", path, status, got)
 		}
+	}
+	if status, got := w.write(t, "/inside", 0, false, 1, strings.NewReader("y")); status != 200 {
+		t.Errorf("write through a link: %d %q", status, got)
+	}
+	if b, _ := os.ReadFile(w.dir + "/sub/file"); string(b) != "y" {
+		t.Errorf("the target of the link has %q", b)
 	}
 	// The target of an absolute link is a path within the root, as processes see it.
 	if status, got := w.write(t, "/folder/new", 0, true, 1, strings.NewReader("x")); status != 409 {

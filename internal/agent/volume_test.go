@@ -94,7 +94,7 @@ func TestNothingLeadsOutOfTheVolume(t *testing.T) {
 	}
 	before := volumetest.Tree(t, s.dir)
 	for path, want := range map[string]int{
-		"absolute": 409, "up": 409, "pending": 409, "loop": 409, "good": 409, "dangling": 409, "sub": 409, "": 400,
+		"absolute": 403, "absolute-inside": 403, "up": 403, "up-far": 403, "self": 403, "pending": 403, "folder": 403, "loop": 409, "good-folder": 409, "sub": 409, "": 400,
 		"folder/new": 403, "folder-up/new": 403, "pending/new": 403, "folder-up/pending/new": 403, "dangling/new": 409, "file/new": 409, "file/a/b/new": 409,
 	} {
 		if status, got := s.write(t, path, 0, true, "x"); status != want {
@@ -104,11 +104,18 @@ func TestNothingLeadsOutOfTheVolume(t *testing.T) {
 	if after := volumetest.Tree(t, s.dir); after != before {
 		t.Errorf("refused writes changed the tree to\n%s", after)
 	}
-	if status, got := s.write(t, "good-folder/new", 0, false, "x"); status != 200 {
-		t.Errorf("write below a link: %d %q", status, got)
+	for path, target := range map[string]string{"good-folder/new": "sub/new", "good": "sub/file", "good-folder/good-up": "file", "dangling": "none"} {
+		if status, got := s.write(t, path, 0, true, path); status != 200 {
+			t.Errorf("write through the link %s: %d %q", path, status, got)
+		}
+		if b, _ := os.ReadFile(s.files + "/" + target); string(b) != path {
+			t.Errorf("%s has %q", target, b)
+		}
 	}
-	if b, _ := os.ReadFile(s.files + "/sub/new"); string(b) != "x" {
-		t.Errorf("it holds %q", b)
+	for _, link := range []string{"good", "dangling", "sub/good-up"} {
+		if info, err := os.Lstat(filepath.Join(s.files, link)); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+			t.Errorf("%s is no longer a link: %v", link, err)
+		}
 	}
 	if b, _ := os.ReadFile(outside + "/secret"); string(b) != "secret" {
 		t.Errorf("outside is %q", b)

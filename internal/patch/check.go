@@ -141,7 +141,7 @@ func (c *check) missing(p string) error {
 }
 
 func beyond(p, link string) error {
-	return conflict(p, "%q above it is a symbolic link, which a patch does not follow", link)
+	return conflict(p, "%q above it is a symbolic link, which is not followed", link)
 }
 
 func (c *check) source(s *section, e Entry) *Source {

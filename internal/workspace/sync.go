@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,6 +71,11 @@ func (m *Manager) Push(ctx context.Context, id, source, dest string, all bool, r
 		to.CloseWithError(err)
 		written <- err
 	}()
+	if !outside {
+		if into, err = resolved(ctx, c, into); err != nil {
+			return Pushed{}, fault.Wrap(err, "push into workspace", id)
+		}
+	}
 	stream := r
 	body := io.ReadCloser(stream)
 	if into != "" {
@@ -88,8 +94,53 @@ func (m *Manager) Push(ctx context.Context, id, source, dest string, all bool, r
 	if err != nil {
 		return pushed, fault.Wrap(err, "push into workspace", id)
 	}
-	m.note(ctx, w, began, store.EventSync, store.Detail{Path: pushed.Dest, Host: absolute, Files: pushed.Summary.Files, Bytes: pushed.Summary.Bytes})
+	m.note(ctx, w, began, store.EventSync, store.Detail{Path: listing.Escape(pushed.Dest), Host: absolute, Files: pushed.Summary.Files, Bytes: pushed.Summary.Bytes})
 	return pushed, nil
+}
+
+// maxLinks is the maximum number of symbolic links in a path, as in Linux.
+const maxLinks = 40
+
+// resolved returns a path below /workspace without symbolic links. Missing folders are allowed at
+// its end. It fails if a link leads out of /workspace.
+func resolved(ctx context.Context, c *remote.Client, below string) (string, error) {
+	at, links := "", 0
+	for left := strings.Split(below, "/"); len(left) > 0; {
+		part := left[0]
+		left = left[1:]
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			if at == "" {
+				return "", leadsOut(below)
+			}
+			at = strings.TrimSuffix(path.Dir("/" + at)[1:], "/")
+			continue
+		}
+		next := path.Join(at, part)
+		e, err := c.Stat(ctx, next)
+		switch {
+		case fault.KindOf(err) == fault.NotFound && !slices.Contains(left, ".."):
+			return path.Join(next, path.Join(left...)), nil
+		case err != nil:
+			return "", err
+		case e.Kind != listing.Link:
+			at = next
+			continue
+		case path.IsAbs(e.Target):
+			return "", leadsOut(below)
+		}
+		if links++; links > maxLinks {
+			return "", fault.New(fault.Precondition, "find", Outside(below), "it has too many symbolic links")
+		}
+		left = append(strings.Split(e.Target, "/"), left...)
+	}
+	return at, nil
+}
+
+func leadsOut(below string) error {
+	return fault.New(fault.Permission, "find", Outside(below), "leads out of the workspace")
 }
 
 // openPushed opens the source of a push. A regular file that is not named like an archive is copied

@@ -140,6 +140,8 @@ func (c *change) folderOf(path string, makeIt bool) (*node, error) {
 		return nil, err
 	case n.kind == listing.Folder:
 		return n, nil
+	case n.kind == listing.Link:
+		return nil, conflicts(path, "%q above it is a symbolic link, which is not followed", above)
 	case n.kind != 0:
 		return nil, conflicts(path, "its parent %q is not a directory", above)
 	case !makeIt:

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/agent/listing"
 )
 
 // FileSpec describes a file to write.
@@ -47,8 +49,7 @@ func NewReplacement(root int, spec FileSpec) (*Replacement, error) {
 // newReplacement starts a replacement. It opens directories with the function open. The new content
 // is written in the directory staging, or next to the replaced file if staging is nil.
 func newReplacement(open func(folder string) (*os.File, error), staging *os.File, spec FileSpec) (*Replacement, error) {
-	dirname, name := path.Split(spec.Path)
-	dir, err := folderAt(open, dirname, spec.MakeParents)
+	dir, name, err := followed(open, spec.Path, spec.MakeParents)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +59,7 @@ func newReplacement(open func(folder string) (*os.File, error), staging *os.File
 	w := &Replacement{dir: dir, staging: staging, name: name, mode: spec.Mode, size: spec.Size, uid: -1, gid: -1}
 	var st unix.Stat_t
 	switch err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); {
-	case err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG:
+	case name == "" || name == "." || name == ".." || err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG:
 		dir.Close()
 		return nil, &os.PathError{Op: "write", Path: spec.Path, Err: ErrNotRegular}
 	case err == nil:
@@ -80,6 +81,32 @@ func newReplacement(open func(folder string) (*os.File, error), staging *os.File
 	}
 	w.file = os.NewFile(uintptr(fd), spec.Path)
 	return w, nil
+}
+
+// maxLinks is the maximum number of symbolic links at the end of a path, as in Linux.
+const maxLinks = 40
+
+// followed opens the directory of the file to write, and returns the file's name in it. It follows
+// symbolic links at the end of the path, as writing programs do. Missing directories in the target
+// of a link are not created.
+func followed(open func(folder string) (*os.File, error), at string, makeParents bool) (dir *os.File, name string, err error) {
+	for range maxLinks {
+		folder, name := path.Split(at)
+		if dir, err = folderAt(open, folder, makeParents); err != nil {
+			return nil, "", err
+		}
+		target := make([]byte, listing.MaxPath+1)
+		n, err := unix.Readlinkat(int(dir.Fd()), name, target)
+		if err != nil { // there is no entry, or no link
+			return dir, name, nil
+		}
+		dir.Close()
+		if target[0] == '/' {
+			folder = ""
+		}
+		at, makeParents = folder+string(target[:n]), false
+	}
+	return nil, "", &os.PathError{Op: "write", Path: at, Err: unix.ELOOP}
 }
 
 // MakeFolder creates a directory below root, with its missing parents. It does not change an

@@ -204,10 +204,14 @@ func (v *Volume) flush() error {
 	return nil
 }
 
-// NewReplacement starts to write a file. When the file is complete, it replaces an existing one.
+// NewReplacement starts to write a file. When the file is complete, it replaces an existing one. It
+// follows symbolic links within the workspace.
 func (v *Volume) NewReplacement(spec FileSpec) (*Replacement, error) {
 	open := func(name string) (*os.File, error) {
-		return v.openBeneath(strings.Trim(name, "/"), unix.O_PATH|unix.O_DIRECTORY, 0)
+		if strings.HasPrefix(name, "/") { // the target of a link
+			return nil, &os.PathError{Op: "open", Path: name, Err: ErrLeadsOut}
+		}
+		return v.openBeneath(strings.TrimRight(name, "/"), unix.O_PATH|unix.O_DIRECTORY, 0)
 	}
 	w, err := newReplacement(open, v.pending, spec)
 	if err != nil {

@@ -12,10 +12,10 @@
 //   GET /file?path=P&offset=N&limit=N
 //       Returns the content of a regular file. Limit 0 means up to the end of the file.
 //   PUT /file?path=P&mode=M&parents=B&size=N
-//       Replaces a file. The agent writes a new file in the same folder and flushes it. When the
-//       body is complete, it renames the new file to the path. The mode is decimal. Mode 0 means
-//       the mode of the existing file, or 0644 for a new file. If parents is true, missing parent
-//       folders are created. Size -1 means up to the end of the body.
+//       Replaces a file, or the target of a link. The agent writes a new file in the same folder
+//       and flushes it. When the body is complete, it renames the new file to the path. The mode
+//       is decimal. Mode 0 means the mode of the existing file, or 0644 for a new file. If parents
+//       is true, missing parent folders are created. Size -1 means up to the end of the body.
 //   DELETE /file?path=P
 //       Removes a file, or a folder with its content. A link is removed, but not its target.
 //   PUT /folder?path=P
@@ -78,7 +78,7 @@
 //   GET /volume/file?path=P&offset=N&limit=N
 //       As GET /file.
 //   PUT /volume/file?path=P&mode=M&parents=B&size=N
-//       As PUT /file. If the path is a link, the request fails with 409.
+//       As PUT /file. It creates no missing parent folders of a link's target.
 //   GET /volume/list?path=P&recursive=B
 //       Lists a folder.
 //   GET /volume/list?path=P&recursive=B&alone=1
@@ -90,10 +90,10 @@
 //
 // In requests for the volume, paths are relative to /workspace, and the empty path is /workspace
 // itself. A path has no empty part, no "." and no "..". It has at most 4096 bytes, and none of them
-// is NUL. The agent follows links in parent folders within /workspace. Reads also follow a link at
-// the end of the path. If a link leads out of /workspace, as every absolute link does, the request
-// fails with 403. The agent sends lists and trees while it makes them, so their errors are often
-// trailers.
+// is NUL. The agent follows links in parent folders within /workspace. Lists, reads and
+// writes also follow a link at the end of the path. If a link leads out of /workspace, as every
+// absolute link does, the request fails with 403. The agent sends lists and trees while it makes
+// them, so their errors are often trailers.
 //
 // The first record of a list is for the path itself. The other records are for the files in this
 // folder. A recursive list also has the files in all subfolders. A folder comes before its content,
