@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/ptymcp"
 	"github.com/pyro-mcp/pyro/internal/session"
 	"github.com/pyro-mcp/pyro/internal/session/process"
@@ -50,13 +51,14 @@ func serve() error {
 	if len(os.Args) > 1 {
 		return fault.Newf(fault.Invalid, "pty-mcp takes no arguments").WithHint("pty-mcp --help")
 	}
+	program.CatchIgnored()
 	ptymcp.Tune()
 	server, err := ptymcp.Open(version.String())
 	if err != nil {
 		return err
 	}
 	defer server.Close()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM, unix.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), program.NotIgnored(unix.SIGINT, unix.SIGTERM, unix.SIGHUP)...)
 	defer stop()
 	return server.Run(ctx, os.Stdin, os.Stdout)
 }

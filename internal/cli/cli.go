@@ -25,10 +25,12 @@ import (
 
 	"github.com/pyro-mcp/pyro"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
 // Main runs pyro with the given arguments and returns the exit code.
 func Main(args []string) int {
+	program.CatchIgnored()
 	root := newRoot()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(context.Background())

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
 // signals handles the signals that pyro receives while a command runs. It forwards the first Ctrl-C
@@ -37,7 +38,8 @@ func endOnSignals(ctx context.Context) (context.Context, *signals) {
 
 func watch(ctx context.Context, s *signals) (context.Context, *signals) {
 	s.received, s.broken = make(chan os.Signal, 4), make(chan os.Signal, 1)
-	signal.Notify(s.received, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	// nohup and background jobs of scripts ignore some signals.
+	signal.Notify(s.received, program.NotIgnored(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)...)
 	// Without a handler for SIGPIPE, a write to a closed pipe kills pyro before it cleans up. With
 	// a handler, the write fails with EPIPE, which Main treats as the signal.
 	signal.Notify(s.broken, syscall.SIGPIPE)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/agent"
 	"github.com/pyro-mcp/pyro/internal/agent/proctree"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
 // Reap starts this program as an agent and returns when the agent has ended. The agent gets the
@@ -55,6 +56,7 @@ func Reap(fd int, agentArgs []string) error {
 // whole process group, and the owner of the agent reacts to them. They are caught and not ignored,
 // because child processes would inherit ignored signals.
 func catchSignals() {
+	program.CatchIgnored()
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGPIPE)
 }
 

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
@@ -29,6 +30,7 @@ import (
 // If machines is nil and the session is in a workspace, Main replaces this process with the pyro
 // command.
 func Main(argument string, out io.WriteCloser, machines Workspaces) error {
+	program.CatchIgnored()
 	debug.SetGCPercent(40)
 	runtime.GOMAXPROCS(1) // passing work between threads takes longer than the work
 	folder := session.Folder(argument)

@@ -32,6 +32,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/flock"
 	"github.com/pyro-mcp/pyro/internal/isolation"
 	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/progress"
 	"github.com/pyro-mcp/pyro/internal/storage"
 	"github.com/pyro-mcp/pyro/internal/store"
@@ -44,6 +45,7 @@ import (
 // reports the reason to out. The returned error is for the log.
 func Run(ctx context.Context, version string, in io.Reader, out io.WriteCloser) error {
 	closeInherited()
+	program.CatchIgnored()
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // if the starter has died, writes to it must not kill this process during cleanup
 	lines := bufio.NewReader(in)
 	text, err := lines.ReadBytes('\n')

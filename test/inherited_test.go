@@ -1,0 +1,145 @@
+//go:build machine
+
+package test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// ignoring is the beginning of a command line. Its program ignores signals when it starts, as under
+// nohup or in the background of a script.
+var ignoring = []string{"env", "--ignore-signal=HUP,INT,TSTP"}
+
+// foreignFile opens a file that no program of pyro may have open.
+func foreignFile(t *testing.T) *os.File {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "foreign"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	return file
+}
+
+// noneHas checks that no process has a file open, except this one and the given one.
+func noneHas(t *testing.T, file *os.File, except int) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range all {
+		own := strings.HasPrefix(fd, fmt.Sprintf("/proc/%d/", os.Getpid())) || strings.HasPrefix(fd, fmt.Sprintf("/proc/%d/", except))
+		if name, err := os.Readlink(fd); err == nil && name == file.Name() && !own {
+			line, _ := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(fd)), "cmdline"))
+			t.Errorf("%s has the file open: %q", fd, line)
+		}
+	}
+}
+
+// TestWorkspaceInheritsNothing checks that the supervisor and the processes of the machine do not
+// have a file open that the starter of pyro had open.
+func TestWorkspaceInheritsNothing(t *testing.T) {
+	t.Parallel()
+	p := workspaces(t)
+	file := foreignFile(t)
+	cmd := p.command("workspace", "create", environment, "--json")
+	cmd.ExtraFiles = []*os.File{file}
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var made struct {
+		ID string `json:"workspace_id"`
+	}
+	if err := json.Unmarshal(out, &made); err != nil {
+		t.Fatal(err)
+	}
+	if supervisor, machine, running := p.find(made.ID); !running || supervisor == 0 || machine == 0 {
+		t.Errorf("%d, %d, %v", supervisor, machine, running)
+	}
+	noneHas(t, file, 0)
+	p.must("workspace", "delete", made.ID)
+}
+
+// TestSessionInheritsNothing starts pty-mcp with ignored signals and an open file. A program on its
+// terminals must get default signals and no such file.
+func TestSessionInheritsNothing(t *testing.T) {
+	sameForAll(t)
+	t.Parallel()
+	p := newProgram(t).with("HOME", t.TempDir()) // login shells read files in the user's home folder
+	file := foreignFile(t)
+	p.under = ignoring
+	cmd := p.command()
+	cmd.Args[len(cmd.Args)-1] = fromBin(t, "pty-mcp")
+	cmd.ExtraFiles = []*os.File{file}
+	c, err := sdk.NewClient(&sdk.Implementation{Name: "test"}, nil).Connect(t.Context(), &sdk.CommandTransport{Command: cmd}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	call := func(tool string, args map[string]any) string {
+		t.Helper()
+		args["owner"] = "me"
+		r, err := c.CallTool(context.Background(), &sdk.CallToolParams{Name: tool, Arguments: args})
+		if err != nil || r.IsError {
+			t.Fatalf("%s: %+v, %v", tool, r, err)
+		}
+		return r.Content[0].(*sdk.TextContent).Text
+	}
+	for _, backend := range []string{"subprocess", "tmux"} {
+		id := call("pty_spawn", map[string]any{"command": "grep SigIgn /proc/self/status; exec sleep 1000", "backend": backend})
+		text := call("pty_read_until", map[string]any{"session_id": id, "pattern": "\n", "timeout_ms": 60000})
+		if !strings.Contains(text, "0000000000000000") {
+			t.Errorf("%s: %s", backend, text)
+		}
+		noneHas(t, file, cmd.Process.Pid)
+		call("pty_close", map[string]any{"session_id": id})
+	}
+}
+
+// TestRunIgnoresWhatNohupIgnores checks that pyro under nohup continues after a hangup.
+func TestRunIgnoresWhatNohupIgnores(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t)
+	p.under = ignoring
+	cmd := p.command("run", environment, "--", "sh", "-c", "echo ready; read -r line; echo got $line")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	if line, err := lines.ReadString('\n'); line != "ready\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGHUP} {
+		if err := cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	io.WriteString(in, "it\n")
+	if rest, err := io.ReadAll(lines); string(rest) != "got it\n" || err != nil {
+		t.Errorf("%q, %v", rest, err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
