@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -73,10 +74,12 @@ func report(cmd *cobra.Command, err error) {
 }
 
 // complain prints an error message and its hint.
-func complain(message, hint string) {
-	fmt.Fprintln(os.Stderr, "pyro: error:", message)
+func complain(message, hint string) { complainTo(os.Stderr, message, hint) }
+
+func complainTo(w io.Writer, message, hint string) {
+	fmt.Fprintln(w, "pyro: error:", message)
 	if hint != "" {
-		fmt.Fprintln(os.Stderr, "pyro: hint:", hint)
+		fmt.Fprintln(w, "pyro: hint:", hint)
 	}
 }
 

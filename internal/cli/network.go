@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strconv"
@@ -29,7 +30,7 @@ func hostNetworkFlags(f *pflag.FlagSet, use *bool, credentials *[]string) {
 }
 
 // explainRefusals says which targets the network policy refused while a command ran.
-func explainRefusals(r pyro.CommandResult, hint string) {
+func explainRefusals(w io.Writer, r pyro.CommandResult, hint string) {
 	if r.NetworkRefused == 0 {
 		return
 	}
@@ -44,7 +45,7 @@ func explainRefusals(r pyro.CommandResult, hint string) {
 	if r.NetworkRefused > 1 {
 		count = fmt.Sprintf("%d connections were", r.NetworkRefused)
 	}
-	fmt.Fprintf(os.Stderr, "pyro: note: %s refused by the network policy: %s\npyro: hint: %s\n", count, strings.Join(all, ", "), hint)
+	fmt.Fprintf(w, "pyro: note: %s refused by the network policy: %s\npyro: hint: %s\n", count, strings.Join(all, ", "), hint)
 }
 
 func newWorkspaceNetwork() *cobra.Command {

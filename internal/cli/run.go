@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 
@@ -112,9 +114,9 @@ func run(ctx context.Context, o runOptions, environment string, argv []string) e
 		HostNetworkSettings: o.hostNetwork, HostNetworkCredentials: o.hostCredentials,
 		Stdin: standardInput(), Signals: signals.forwarded, Progress: progress.report,
 	}
-	stderr := &lineStart{Writer: os.Stderr, at: true}
+	out, stderr := &lineStart{Writer: os.Stdout, at: true}, &lineStart{Writer: os.Stderr, at: true}
 	if !o.json {
-		req.Stdout, req.Stderr, req.StreamOnly = os.Stdout, stderr, true
+		req.Stdout, req.Stderr, req.StreamOnly = out, stderr, true
 	}
 	var terminal *terminal
 	if o.tty {
@@ -140,7 +142,7 @@ func run(ctx context.Context, o runOptions, environment string, argv []string) e
 	result, err := p.RunInVM(ctx, req)
 	if terminal != nil {
 		terminal.restore()
-		stderr.at = false // the command could have left the cursor within a line
+		stderr.at = out.at
 	}
 	progress.stop()
 	if errors.Is(err, pyro.ErrNoCommand) {
@@ -153,21 +155,26 @@ func run(ctx context.Context, o runOptions, environment string, argv []string) e
 		slog.Debug("start", "step", step.Name, "ms", step.MS)
 	}
 	slog.Debug("run", "start_ms", result.StartMS, "command_ms", result.DurationMS, "total_ms", result.TotalMS)
-	return finish(o.json, result, result.ExitCode, stderr, func() { o.explain(result) })
+	return finish(o.json, result, result.ExitCode, stderr, func(w io.Writer) { o.explain(w, result) })
 }
 
-// finish prints the result of a command as JSON. If asJSON is false, it calls explain instead. It
-// returns the exit code of the command as an error.
-func finish(asJSON bool, result any, code int, stderr *lineStart, explain func()) error {
+// finish prints the result of a command as JSON. If asJSON is false, it calls explain instead. If
+// explain prints a text, the text begins on a new line. finish returns the exit code of the command
+// as an error.
+func finish(asJSON bool, result any, code int, stderr *lineStart, explain func(io.Writer)) error {
 	if asJSON {
 		if err := printJSON(os.Stdout, result); err != nil {
 			return err
 		}
+	} else if stderr.at {
+		explain(stderr)
 	} else {
-		if !stderr.at && term.IsTerminal(int(os.Stderr.Fd())) {
+		var notes bytes.Buffer
+		explain(&notes)
+		if notes.Len() > 0 && !stderr.at && term.IsTerminal(int(os.Stderr.Fd())) {
 			fmt.Fprintln(stderr)
 		}
-		explain()
+		stderr.Write(notes.Bytes())
 	}
 	if code == 0 {
 		return nil
@@ -176,22 +183,22 @@ func finish(asJSON bool, result any, code int, stderr *lineStart, explain func()
 }
 
 // explain prints facts that the exit code does not show.
-func (o runOptions) explain(r *pyro.RunResult) {
+func (o runOptions) explain(w io.Writer, r *pyro.RunResult) {
 	switch {
 	case r.TimeLimit == "ttl_seconds":
-		complain(fmt.Sprintf("the machine's time to live of %d s is over", o.ttlSeconds), "use a larger --ttl-seconds")
+		complainTo(w, fmt.Sprintf("the machine's time to live of %d s is over", o.ttlSeconds), "use a larger --ttl-seconds")
 	case r.TimedOut:
-		complain(fmt.Sprintf("the command timed out after %d s", o.timeoutSeconds), "use a larger --timeout-seconds")
+		complainTo(w, fmt.Sprintf("the command timed out after %d s", o.timeoutSeconds), "use a larger --timeout-seconds")
 	case r.NotRun != "":
-		complain(r.NotRun, "")
+		complainTo(w, r.NotRun, "")
 	}
 	if r.OutOfMemory {
-		complain(fmt.Sprintf("the machine ran out of its %d MiB of memory", o.memMiB), "use a larger --mem-mib")
+		complainTo(w, fmt.Sprintf("the machine ran out of its %d MiB of memory", o.memMiB), "use a larger --mem-mib")
 	}
 	if o.quiet {
 		return
 	}
-	explainRefusals(r.CommandResult, "--egress-allow NAME allows a target; --host-network-settings allows the package registries of this host")
-	fmt.Fprintf(os.Stderr, "[run] environment=%s isolation=%s exit_code=%d start=%.2fs total=%.2fs\n",
+	explainRefusals(w, r.CommandResult, "--egress-allow NAME allows a target; --host-network-settings allows the package registries of this host")
+	fmt.Fprintf(w, "[run] environment=%s isolation=%s exit_code=%d start=%.2fs total=%.2fs\n",
 		r.Environment, r.Isolation, r.ExitCode, r.StartMS/1000, r.TotalMS/1000)
 }

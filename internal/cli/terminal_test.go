@@ -131,6 +131,35 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
+// TestTerminalShowsOnlyTheOutput checks that a quiet pyro prints no newline after the output, and
+// that its notes begin on a new line.
+func TestTerminalShowsOnlyTheOutput(t *testing.T) {
+	for script, want := range map[string]string{"printf x": "x", "echo x": "x\r\n", "true": ""} {
+		s := runOnTerminal(t, script+"; exec sleep 0")
+		s.cmd.Wait()
+		s.settle(want)
+	}
+	env, _ := hostEnv(t)
+	for script, want := range map[string]string{"printf x": "x\r\n[run] ", "echo x": "x\r\n[run] "} {
+		s := onTerminal(t, env, "run", "-t", "--allow-host-compat", "debian:12", "--", "sh", "-c", script)
+		s.await("[run] ")
+		if text := s.text(); !strings.Contains(text, "\n"+want) {
+			t.Errorf("%s: %q", script, text)
+		}
+		s.cmd.Wait()
+	}
+}
+
+// settle waits until pyro has ended and all output is read, and compares the screen.
+func (s *screen) settle(want string) {
+	s.t.Helper()
+	s.tty.WriteString("end")
+	s.await("end")
+	if text := s.text(); text != want+"end" {
+		s.t.Errorf("%q, not %q", text, want)
+	}
+}
+
 func TestInterruptIsAKeyOnATerminal(t *testing.T) {
 	s := runOnTerminal(t, `trap 'echo interrupted; exit 9' INT; echo ready; sleep 72.1 & wait`)
 	s.await("ready")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -177,16 +178,16 @@ func waitCommand(cmd *cobra.Command, req pyro.WaitCommandRequest) error {
 	case c.Broken == "":
 		code = fault.ExitTimeout
 	}
-	return finish(wantsJSON(cmd), c, code, &lineStart{Writer: os.Stderr, at: true}, func() {
+	return finish(wantsJSON(cmd), c, code, &lineStart{Writer: os.Stderr, at: true}, func(w io.Writer) {
 		switch {
 		case c.TimedOut:
-			complain("the command reached its time limit", "use a larger --timeout-seconds for pyro workspace exec")
+			complainTo(w, "the command reached its time limit", "use a larger --timeout-seconds for pyro workspace exec")
 		case c.NotRun != "":
-			complain(c.NotRun, "")
+			complainTo(w, c.NotRun, "")
 		case c.Broken != "":
-			complain("the end of the command is unknown: "+c.Broken, "")
+			complainTo(w, "the end of the command is unknown: "+c.Broken, "")
 		case c.ExitCode == nil:
-			complain(fmt.Sprintf("the command has not ended after %d s", req.TimeoutSeconds), fmt.Sprintf("pyro workspace kill %s %d", c.WorkspaceID, c.Sequence))
+			complainTo(w, fmt.Sprintf("the command has not ended after %d s", req.TimeoutSeconds), fmt.Sprintf("pyro workspace kill %s %d", c.WorkspaceID, c.Sequence))
 		}
 		commandFooter("wait", c)
 	})

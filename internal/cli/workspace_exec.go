@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -87,46 +88,48 @@ func (o workspaceExecOptions) run(ctx context.Context, id string, argv []string)
 	req := pyro.ExecWorkspaceRequest{
 		WorkspaceID: id, Argv: argv, Env: env, SecretEnv: secretEnv, User: o.user, Cwd: o.cwd, TimeoutSeconds: o.timeoutSeconds, Unlimited: true, Stdin: standardInput(), Signals: signals.forwarded,
 	}
-	stderr := &lineStart{Writer: os.Stderr, at: true}
+	out, stderr := &lineStart{Writer: os.Stdout, at: true}, &lineStart{Writer: os.Stderr, at: true}
 	if !o.json {
-		req.Stdout, req.Stderr, req.StreamOnly = os.Stdout, stderr, true
+		req.Stdout, req.Stderr, req.StreamOnly = out, stderr, true
 	}
+	var terminal *terminal
 	if o.tty {
-		terminal := openTerminal()
+		terminal = openTerminal()
 		defer terminal.restore()
 		req.TTY = terminal.tty
 		terminal.raw()
 	}
 	result, err := p.ExecWorkspace(ctx, req)
-	if req.TTY != nil {
-		stderr.at = false
+	if terminal != nil {
+		terminal.restore()
+		stderr.at = out.at
 	}
 	if err != nil {
 		return signals.explain(err)
 	}
-	return finish(o.json, result, result.ExitCode, stderr, func() { o.explain(result) })
+	return finish(o.json, result, result.ExitCode, stderr, func(w io.Writer) { o.explain(w, result) })
 }
 
 // explain prints facts that the exit code does not show.
-func (o workspaceExecOptions) explain(r *pyro.WorkspaceExecResult) {
+func (o workspaceExecOptions) explain(w io.Writer, r *pyro.WorkspaceExecResult) {
 	switch {
 	case r.TimedOut:
-		complain(fmt.Sprintf("the command timed out after %d s", o.timeoutSeconds), "use a larger --timeout-seconds")
+		complainTo(w, fmt.Sprintf("the command timed out after %d s", o.timeoutSeconds), "use a larger --timeout-seconds")
 	case r.NotRun != "":
-		complain(r.NotRun, "")
+		complainTo(w, r.NotRun, "")
 	}
 	if r.OutOfMemory {
-		complain("the machine ran out of memory", "create a workspace with a larger --mem-mib")
+		complainTo(w, "the machine ran out of memory", "create a workspace with a larger --mem-mib")
 	}
 	if r.HistoryError != "" {
-		fmt.Fprintln(os.Stderr, "pyro: warning: the command ran, but its history could not be written:", r.HistoryError)
+		fmt.Fprintln(w, "pyro: warning: the command ran, but its history could not be written:", r.HistoryError)
 		if r.HistoryErrorKind == pyro.Exhausted {
-			fmt.Fprintf(os.Stderr, "pyro: hint: free space: pyro env prune, pyro workspace delete ID, or pyro workspace exec %s -- rm FILE\n", r.WorkspaceID)
+			fmt.Fprintf(w, "pyro: hint: free space: pyro env prune, pyro workspace delete ID, or pyro workspace exec %s -- rm FILE\n", r.WorkspaceID)
 		}
 	}
 	if !o.quiet {
-		explainRefusals(r.CommandResult, "pyro workspace network log "+r.WorkspaceID)
-		fmt.Fprintf(os.Stderr, "[workspace-exec] workspace_id=%s sequence=%d cwd=%s execution_mode=%s exit_code=%d duration_ms=%.0f\n",
+		explainRefusals(w, r.CommandResult, "pyro workspace network log "+r.WorkspaceID)
+		fmt.Fprintf(w, "[workspace-exec] workspace_id=%s sequence=%d cwd=%s execution_mode=%s exit_code=%d duration_ms=%.0f\n",
 			r.WorkspaceID, r.Sequence, r.Cwd, r.ExecutionMode, r.ExitCode, r.DurationMS)
 	}
 }
