@@ -56,6 +56,7 @@ type cgroup struct {
 	dir    *os.File
 	events *os.File
 	holder *group // nil if no exec uses the cgroup
+	killed bool   // its members can't start processes
 }
 
 // newGroups makes the shared cgroup below root. limit is the maximum number of its processes and
@@ -137,6 +138,23 @@ func (c *cgroup) empty() bool {
 	return err == nil && strings.Contains(string(b[:n]), "populated 0")
 }
 
+// kill kills the members. First it forbids them to start processes. A process that is just starting
+// another one can get its signal before the child is a member. Such a child survives, and needs
+// another call.
+func (c *cgroup) kill() error {
+	c.killed = true
+	return errors.Join(put(filepath.Join(c.path, "pids.max"), "0"), put(filepath.Join(c.path, "cgroup.kill"), "1"))
+}
+
+// revive lets a new member start at most max processes and threads.
+func (c *cgroup) revive(max string) error {
+	if !c.killed {
+		return nil
+	}
+	c.killed = false
+	return put(filepath.Join(c.path, "pids.max"), max)
+}
+
 func (c *cgroup) remove() {
 	c.dir.Close()
 	c.events.Close()
@@ -153,7 +171,7 @@ func (g *groups) release(c *cgroup) {
 			return false
 		}
 		c.holder = nil
-		if len(g.free) < maxFree {
+		if len(g.free) < maxFree && c.revive(g.max) == nil {
 			g.free = append(g.free, c)
 		} else {
 			c.remove()
@@ -220,14 +238,36 @@ func (g *group) Prepare(attr *os.ProcAttr) {
 	attr.Sys.CgroupFD = int(g.cgroup.dir.Fd())
 }
 
-// Kill kills all members at once, including processes that they are just starting.
+// Kill kills all members at once. In the background it kills members that survived because they
+// were just starting.
 func (g *group) Kill(int) error {
+	left, err := g.kill()
+	if left {
+		go func() {
+			for began, pause := time.Now(), minKillPause; left && time.Since(began) < killPatience; pause = min(2*pause, maxKillPause) {
+				time.Sleep(pause)
+				left, _ = g.kill()
+			}
+		}()
+	}
+	return err
+}
+
+// Times of Kill. A killed process can take long to exit if the host is busy.
+const (
+	minKillPause = 10 * time.Millisecond
+	maxKillPause = time.Second
+	killPatience = 2 * time.Minute
+)
+
+// kill kills the members. left reports whether there were members.
+func (g *group) kill() (left bool, err error) {
 	g.groups.mu.Lock()
 	defer g.groups.mu.Unlock()
-	if g.cgroup.holder != g {
-		return nil // the cgroup was empty, and another exec might use it now
+	if g.cgroup.holder != g || g.cgroup.empty() {
+		return false, nil // another exec might use the cgroup now
 	}
-	return put(filepath.Join(g.cgroup.path, "cgroup.kill"), "1")
+	return true, g.cgroup.kill()
 }
 
 // Members returns the PIDs of the members.

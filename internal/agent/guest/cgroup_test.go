@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 func TestCountersOfTheKernel(t *testing.T) {
@@ -32,5 +33,58 @@ func TestCountersOfTheKernel(t *testing.T) {
 		if c := (&cgroup{events: file(content)}); c.empty() != want {
 			t.Errorf("%q: empty is %v", content, !want)
 		}
+	}
+}
+
+// TestKillAgain checks that members that survive a kill are killed again, and can't start
+// processes. The files stand for a cgroup of the kernel.
+func TestKillAgain(t *testing.T) {
+	path := t.TempDir()
+	file := func(name string) string {
+		t.Helper()
+		b, err := os.ReadFile(filepath.Join(path, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	write := func(name, content string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(path, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("pids.max", "")
+	write("cgroup.kill", "")
+	write("cgroup.events", "populated 1\nfrozen 0\n")
+	events, err := os.Open(filepath.Join(path, "cgroup.events"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Close()
+	groups := &groups{max: "7"}
+	c := &cgroup{path: path, events: events}
+	g := &group{groups: groups, cgroup: c}
+	c.holder = g
+	if err := g.Kill(0); err != nil || file("cgroup.kill") != "1" || file("pids.max") != "0" {
+		t.Errorf("%v, %q, %q", err, file("cgroup.kill"), file("pids.max"))
+	}
+	write("cgroup.kill", "")
+	for began := time.Now(); file("cgroup.kill") != "1"; time.Sleep(time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatal("the members that survived were not killed")
+		}
+	}
+	g.Release()
+	if len(groups.left) != 1 || file("pids.max") != "0" {
+		t.Error("a cgroup with members was released")
+	}
+	write("cgroup.events", "populated 0\nfrozen 0\n")
+	groups.release(&cgroup{path: path, events: events})
+	if len(groups.left) != 0 || len(groups.free) != 2 || file("pids.max") != "7" || c.holder != nil {
+		t.Errorf("%+v, %q", groups, file("pids.max"))
+	}
+	if left, err := g.kill(); left || err != nil {
+		t.Errorf("a cgroup of another exec was killed: %v", err)
 	}
 }
