@@ -8,11 +8,13 @@
 package archive
 
 import (
+	"cmp"
 	"context"
 	"io"
 
 	"github.com/pyro-mcp/pyro/internal/disk/tree"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/sparse"
 )
 
 // Default limits.
@@ -24,7 +26,7 @@ const (
 // Limits limits how much is read. A zero field means the default. If content exceeds a limit, the
 // error has kind Exhausted.
 type Limits struct {
-	Bytes   int64 // total size of all files in bytes, including holes
+	Bytes   int64 // total size of all files in bytes, without the holes of sparse files
 	Entries int
 }
 
@@ -68,6 +70,7 @@ type Policy struct {
 	Limits  Limits
 	Devices Devices // For archives. Directories always skip devices, FIFOs and sockets.
 	Owners  bool    // For directories: entries keep their owners. Otherwise they belong to root.
+	Below   string  // the names of all entries begin with this path, if it is not empty
 
 	// Ignored reports whether to leave out a path of a directory, and everything below that path.
 	// For a directory it is called before its content. It is not called for archives. If the
@@ -100,11 +103,25 @@ type Summary struct {
 // maxGitMissing limits the reasons in a summary, in bytes. The last one can exceed it.
 const maxGitMissing = 1000
 
+// maxHoles limits the size of sparse files with their holes, as a multiple of [Limits.Bytes]. Holes
+// take no space, but time.
+const maxHoles = 16
+
 // tally counts entries and bytes, and compares them with the limits.
 type tally struct {
 	limits  Limits
 	entries int
 	bytes   int64
+	sparse  int64 // total size of the sparse files, with their holes
+}
+
+// hollow adds the size of a sparse file. Its data counts elsewhere.
+func (t *tally) hollow(size int64) error {
+	if size > maxHoles*t.limits.Bytes-t.sparse {
+		return fault.Newf(fault.Exhausted, "its %d bytes exceed the limit of %d bytes for all sparse files", size, maxHoles*t.limits.Bytes)
+	}
+	t.sparse += size
+	return nil
 }
 
 // count adds one entry with content of size bytes.
@@ -119,6 +136,34 @@ func (t *tally) count(size int64) error {
 	return nil
 }
 
+// counted adds an entry whose content has size bytes, and returns the content. If the entry is a
+// sparse file, its data is counted while it is read.
+func (t *tally) counted(size int64, content *tree.Reader) (io.Reader, error) {
+	if !content.Sparse() {
+		return content, t.count(size)
+	}
+	return &dataReader{in: content, tally: t}, cmp.Or(t.count(0), t.hollow(size))
+}
+
+// dataReader is the content of a sparse file. It fails if the data exceeds the limit.
+type dataReader struct {
+	in    io.Reader
+	at    int64
+	tally *tally
+}
+
+func (r *dataReader) Read(p []byte) (int, error) {
+	n, err := r.in.Read(p)
+	if failed := sparse.Each(p[:n], r.at, func(b []byte, _ int64) error {
+		r.tally.entries-- // count counts an entry
+		return r.tally.count(int64(len(b)))
+	}); failed != nil {
+		return 0, failed
+	}
+	r.at += int64(n)
+	return n, err
+}
+
 // Source is a directory or an archive on the host. It is a file tree for a machine.
 type Source interface {
 	// WriteTar writes the tree as a normalized tar stream in PAX format. The stream has the
@@ -129,7 +174,7 @@ type Source interface {
 	//   - Times have nanosecond precision.
 	//   - The entries are directories, files, symbolic links, and hard links to earlier files.
 	//   - The root has no entry.
-	//   - Sparse files are written in full.
+	//   - Files with holes are sparse entries in version 1.0 of GNU's PAX format.
 	//   - The stream ends with an end marker.
 	//
 	// The content of a directory does not always follow the directory directly. Readers must

@@ -155,7 +155,7 @@ func (x *export) first(entries *tree.Reader) error {
 }
 
 // add adds an entry below the first entry.
-func (x *export) add(header *tar.Header, content io.Reader) error {
+func (x *export) add(header *tar.Header, content *tree.Reader) error {
 	if x.alone {
 		return refused("its directory is not part of the export")
 	}
@@ -185,7 +185,7 @@ func (x *export) staged(name string) (string, error) {
 }
 
 // write writes an entry under a different name.
-func (x *export) write(header *tar.Header, name string, content io.Reader) error {
+func (x *export) write(header *tar.Header, name string, content *tree.Reader) error {
 	size := int64(0)
 	switch header.Typeflag {
 	case tar.TypeReg:
@@ -209,14 +209,15 @@ func (x *export) write(header *tar.Header, name string, content io.Reader) error
 	default:
 		return refused("unknown entry type %q", header.Typeflag)
 	}
-	if err := x.tally.count(size); err != nil {
+	counted, err := x.tally.counted(size, content)
+	if err != nil {
 		return err
 	}
 	if x.text += len(name) + len(header.Linkname); x.text > maxText {
 		return tooMuchText()
 	}
 	header.Name, header.Mode = name, header.Mode&0o777
-	return x.written(x.out.Add(header, content))
+	return x.written(x.out.Add(header, counted))
 }
 
 // written replaces the temporary name in an error with the name in the stream.

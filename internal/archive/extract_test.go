@@ -172,6 +172,9 @@ func FuzzExtract(f *testing.F) {
 	f.Add(archiveOf(f, file("f")), true)
 	f.Add(archiveOf(f, link("l", "/etc")), true)
 	f.Add(archiveOf(f, dir("d"), hard("d/h", "../precious"), entry{Typeflag: tar.TypeChar, Name: "d/c"}), false)
+	for _, b := range hollowSeeds(f) {
+		f.Add(b, false)
+	}
 	top := f.TempDir()
 	above := filepath.Join(top, "above")
 	target := filepath.Join(above, "target")

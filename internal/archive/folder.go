@@ -2,6 +2,7 @@ package archive
 
 import (
 	"archive/tar"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/disk/tree"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/sparse"
 )
 
 // maxPath is Linux's limit for the length of a path or link target, in bytes, including the final
@@ -29,7 +31,7 @@ func (f *folder) Close() error { return f.top.Close() }
 // WriteTar walks the directory and writes its entries.
 func (f *folder) WriteTar(ctx context.Context, w io.Writer, policy Policy) (Summary, error) {
 	r := &walk{
-		ctx: ctx, ignored: policy.Ignored, git: policy.Git, owners: policy.Owners, tally: tally{limits: policy.Limits.orDefaults()}, out: newStream(w), first: map[inode]string{},
+		ctx: ctx, ignored: policy.Ignored, git: policy.Git, owners: policy.Owners, tally: tally{limits: policy.Limits.orDefaults()}, out: newStream(w, policy.Below), first: map[inode]string{},
 	}
 	r.subject = func(path string) string { return filepath.Join(f.top.Name(), path) }
 	if err := tree.Walk(ctx, f.top, r); err != nil {
@@ -125,6 +127,34 @@ func (r *walk) entry(kind byte, path, link string, st *unix.Stat_t) error {
 	return r.out.owned(r.ownerOf(st), kind, path, link, st.Mode, time.Unix(st.Mtim.Unix()), size)
 }
 
+// regular writes the entry and the content of a regular file.
+func (r *walk) regular(fd int, path string, st *unix.Stat_t) error {
+	data, holes, err := sparse.Of(fd, st)
+	switch {
+	case err != nil:
+		return at(err, r.subject(path))
+	case len(path) >= maxPath || !holes:
+		if err := r.entry(tar.TypeReg, path, "", st); err != nil {
+			return err
+		}
+		return r.content(fd, sparse.Range{Length: st.Size}, path)
+	}
+	if err := cmp.Or(r.tally.count(data.Bytes()), r.tally.hollow(st.Size)); err != nil {
+		return at(err, r.subject(path))
+	}
+	header, owner := *st, r.ownerOf(st)
+	header.Uid, header.Gid = uint32(owner.uid), uint32(owner.gid)
+	if err := r.out.sparse(path, &header, data); err != nil {
+		return err
+	}
+	for _, part := range data {
+		if err := r.content(fd, part, path); err != nil {
+			return err
+		}
+	}
+	return r.out.pad(data.Bytes())
+}
+
 func (r *walk) ownerOf(st *unix.Stat_t) owner {
 	if !r.owners {
 		return owner{}
@@ -150,19 +180,16 @@ func (r *walk) file(in *tree.Folder, name string) error {
 		}
 		r.first[id] = path
 	}
-	return r.regular(fd, &st, path)
+	return r.opened(fd, path, &st)
 }
 
-// regular writes an open file.
-func (r *walk) regular(fd int, st *unix.Stat_t, path string) error {
-	if err := r.entry(tar.TypeReg, path, "", st); err != nil {
+// opened writes an open file. It fails if the file changes meanwhile.
+func (r *walk) opened(fd int, path string, st *unix.Stat_t) error {
+	if err := r.regular(fd, path, st); err != nil {
 		return err
 	}
 	r.summary.Files++
 	r.summary.Bytes += st.Size
-	if err := r.content(fd, st.Size, path); err != nil {
-		return err
-	}
 	var after unix.Stat_t
 	if err := unix.Fstat(fd, &after); err != nil {
 		return at(err, r.subject(path))
@@ -175,8 +202,9 @@ func (r *walk) regular(fd int, st *unix.Stat_t, path string) error {
 
 var errChanged = &fault.Error{Kind: fault.Precondition, Err: errors.New("it changed while it was read")}
 
-func (r *walk) content(fd int, left int64, path string) error {
-	for left > 0 {
+// content writes a part of a file.
+func (r *walk) content(fd int, part sparse.Range, path string) error {
+	for from, left := part.At, part.Length; left > 0; {
 		if err := r.ctx.Err(); err != nil {
 			return err
 		}
@@ -184,7 +212,7 @@ func (r *walk) content(fd int, left int64, path string) error {
 		if err != nil {
 			return err
 		}
-		n, err := unix.Read(fd, space[:min(left, int64(len(space)))])
+		n, err := unix.Pread(fd, space[:min(left, int64(len(space)))], from)
 		switch {
 		case err == unix.EINTR:
 			continue
@@ -193,10 +221,10 @@ func (r *walk) content(fd int, left int64, path string) error {
 		case n == 0:
 			return at(errChanged, r.subject(path))
 		}
-		if _, err := r.out.tar.Write(space[:n]); err != nil {
+		if _, err := r.out.content.Write(space[:n]); err != nil {
 			return err
 		}
-		left -= int64(n)
+		from, left = from+int64(n), left-int64(n)
 	}
 	return nil
 }

@@ -107,5 +107,5 @@ func (r *walk) hostFile(path, host string) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return at(errChanged, host)
 	}
-	return r.regular(fd, &st, path)
+	return r.opened(fd, path, &st)
 }

@@ -76,7 +76,8 @@ func mergeError(err error) error {
 type filter struct {
 	in      *tree.Reader
 	tally   tally
-	text    int // total length of names and link targets, in bytes
+	text    int       // total length of names and link targets, in bytes
+	content io.Reader // of the entry that check has returned
 	summary Summary
 }
 
@@ -97,7 +98,7 @@ func (f *filter) copy(to *tar.Writer) error {
 		if err := to.WriteHeader(clean); err != nil {
 			return err
 		}
-		if _, err := io.Copy(to, f.in); err != nil {
+		if _, err := io.Copy(to, f.content); err != nil {
 			return err
 		}
 	}
@@ -144,5 +145,6 @@ func (f *filter) check(h *tar.Header) (*tar.Header, error) {
 	if f.text += len(clean.Name) + len(clean.Linkname); f.text > maxText {
 		return nil, tooMuchText()
 	}
-	return clean, f.tally.count(clean.Size)
+	f.content, err = f.tally.counted(clean.Size, f.in)
+	return clean, err
 }

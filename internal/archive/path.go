@@ -38,7 +38,7 @@ func WritePath(ctx context.Context, w io.Writer, path, as string, policy Policy)
 // newWalk returns the state for writing a single path. WritePath uses the methods of a walk.
 func newWalk(ctx context.Context, w io.Writer, path string, policy Policy) *walk {
 	return &walk{
-		ctx: ctx, owners: policy.Owners, tally: tally{limits: policy.Limits.orDefaults()}, out: newStream(w), subject: func(string) string { return path },
+		ctx: ctx, owners: policy.Owners, tally: tally{limits: policy.Limits.orDefaults()}, out: newStream(w, policy.Below), subject: func(string) string { return path },
 	}
 }
 
@@ -76,10 +76,7 @@ func writeFile(ctx context.Context, w io.Writer, path, as string, policy Policy)
 		err = errChanged
 	}
 	if err == nil {
-		err = r.entry(tar.TypeReg, as, "", &st)
-	}
-	if err == nil {
-		err = r.content(int(file.Fd()), st.Size, "")
+		err = r.regular(int(file.Fd()), as, &st)
 	}
 	if err == nil {
 		err = unix.Fstat(int(file.Fd()), &after)

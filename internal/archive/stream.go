@@ -5,20 +5,27 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"path"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/agent/volume"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/sparse"
 )
 
 // stream writes a normalized tar stream.
 type stream struct {
-	out *bufio.Writer
-	tar *tar.Writer
+	out     *bufio.Writer
+	tar     *tar.Writer
+	content io.Writer // takes the content of the current entry
+	below   string    // folder of all entries, or empty
 }
 
-func newStream(w io.Writer) *stream {
+func newStream(w io.Writer, below string) *stream {
 	out := bufio.NewWriterSize(w, 256<<10)
-	return &stream{out, tar.NewWriter(out)}
+	return &stream{out: out, tar: tar.NewWriter(out), below: below}
 }
 
 // header writes the header of an entry that belongs to root. For a file, the caller must write the
@@ -32,12 +39,34 @@ type owner struct{ uid, gid int }
 
 // owned is header with an owner.
 func (s *stream) owned(o owner, kind byte, name, link string, mode uint32, mtime time.Time, size int64) error {
-	if kind == tar.TypeDir {
+	name = path.Join(s.below, name)
+	switch kind {
+	case tar.TypeDir:
 		name += "/"
+	case tar.TypeLink:
+		link = path.Join(s.below, link)
 	}
+	s.content = s.tar
 	return s.tar.WriteHeader(&tar.Header{
 		Typeflag: kind, Name: name, Linkname: link, Mode: int64(mode & 0o7777), ModTime: mtime, Size: size, Uid: o.uid, Gid: o.gid, Format: tar.FormatPAX,
 	})
+}
+
+// sparse writes the header of a sparse file. The caller must write the data next, and then call
+// pad.
+func (s *stream) sparse(name string, st *unix.Stat_t, data sparse.Ranges) error {
+	if err := s.tar.Flush(); err != nil {
+		return err
+	}
+	s.content = s.out
+	_, err := s.out.Write(volume.SparseHeader(path.Join(s.below, name), st, data))
+	return err
+}
+
+// pad ends the data of a sparse file, of n bytes.
+func (s *stream) pad(n int64) error {
+	_, err := s.out.Write(make([]byte, -n&511))
+	return err
 }
 
 // space returns a buffer for content. The buffer is the free part of the output buffer, so that

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/disk/tree"
+	"github.com/pyro-mcp/pyro/internal/sparse"
 )
 
 // node is a name in the tree of an archive's entries.
@@ -35,8 +36,10 @@ type item struct {
 	mode  uint32
 	mtime time.Time
 	size  int64
-	text  string  // target of a symbolic link
-	names []*node // names of a regular file; check sets them
+	data  sparse.Ranges // of a sparse file
+	holes bool          // it is a sparse file
+	text  string        // target of a symbolic link
+	names []*node       // names of a regular file; check sets them
 }
 
 // skipped represents all devices and FIFOs.
@@ -65,7 +68,7 @@ func survey(entries *tree.Reader, policy Policy, dated time.Time) (*surveyed, er
 		if err != nil {
 			return nil, err
 		}
-		if err := f.add(header); err != nil {
+		if err := f.add(header, entries); err != nil {
 			return nil, inEntry(header.Name, err)
 		}
 	}
@@ -75,8 +78,9 @@ func (f *surveyed) folder(above *node, name string) *node {
 	return &node{above: above, name: name, children: map[string]*node{}, item: &item{kind: tar.TypeDir, mode: 0o755, mtime: f.dated}}
 }
 
-// add adds an entry to the tree. The entry replaces any earlier entry of the same name.
-func (f *surveyed) add(header *tar.Header) error {
+// add adds an entry to the tree. The entry replaces any earlier entry of the same name. add reads
+// the content only of sparse files.
+func (f *surveyed) add(header *tar.Header, content *tree.Reader) error {
 	parts, err := splitName(header.Name)
 	if err != nil {
 		return err
@@ -89,6 +93,15 @@ func (f *surveyed) add(header *tar.Header) error {
 	case tar.TypeReg:
 		added.size = header.Size
 		f.files = append(f.files, added)
+		if content.Sparse() {
+			if err := f.tally.hollow(header.Size); err != nil {
+				return err
+			}
+			if added.data, err = sparse.Scan(content, header.Size); err != nil {
+				return err
+			}
+			added.holes = true
+		}
 	case tar.TypeSymlink:
 		added.text = header.Linkname
 		if err := checkText(added.text); err != nil {
@@ -107,7 +120,11 @@ func (f *surveyed) add(header *tar.Header) error {
 	default:
 		return refused("unknown entry type %q", header.Typeflag)
 	}
-	if err := f.tally.count(added.size); err != nil {
+	stored := added.size
+	if added.holes {
+		stored = added.data.Bytes()
+	}
+	if err := f.tally.count(stored); err != nil {
 		return err
 	}
 	if len(parts) == 0 {

@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/klauspost/compress/gzip"
+	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/disk/tree"
 	"github.com/pyro-mcp/pyro/internal/fault"
@@ -38,7 +39,7 @@ func (p *tarFile) WriteTar(ctx context.Context, w io.Writer, policy Policy) (Sum
 	if err != nil {
 		return Summary{}, fault.Wrap(err, opRead, p.file.Name())
 	}
-	out := newStream(w)
+	out := newStream(w, policy.Below)
 	summary, err := found.writeFolders(out)
 	if err != nil {
 		return Summary{}, err
@@ -138,24 +139,57 @@ func (c *copyPass) file(file *item) error {
 		}
 		c.summary.Files++
 		c.summary.Bytes += file.size
+		if file.holes {
+			if err := c.sparse(file, node.path()); err != nil {
+				return err
+			}
+			continue
+		}
 		if err := c.out.header(tar.TypeReg, node.path(), "", file.mode, file.mtime, file.size); err != nil {
 			return err
 		}
-		if err := c.content(); err != nil {
+		if err := c.content(c.in); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *copyPass) content() error {
+// sparse writes a sparse file.
+func (c *copyPass) sparse(file *item, path string) error {
+	mtime, err := unix.TimeToTimespec(file.mtime)
+	if err != nil {
+		return inEntry(path, refused("invalid modification time"))
+	}
+	if err := c.out.sparse(path, &unix.Stat_t{Mode: file.mode, Mtim: mtime, Size: file.size}, file.data); err != nil {
+		return err
+	}
+	at := int64(0)
+	for _, part := range file.data {
+		if _, err := io.CopyN(io.Discard, c.in, part.At-at); err != nil {
+			return fault.Wrap(err, opRead, c.path)
+		}
+		data := io.LimitedReader{R: c.in, N: part.Length}
+		if err := c.content(&data); err != nil {
+			return err
+		}
+		if data.N > 0 {
+			return fault.Wrap(errChanged, opRead, c.path)
+		}
+		at = part.At + part.Length
+	}
+	return c.out.pad(file.data.Bytes())
+}
+
+// content writes content up to its end.
+func (c *copyPass) content(from io.Reader) error {
 	for {
 		space, err := c.out.space()
 		if err != nil {
 			return err
 		}
-		n, err := c.in.Read(space)
-		if _, err := c.out.tar.Write(space[:n]); err != nil {
+		n, err := from.Read(space)
+		if _, err := c.out.content.Write(space[:n]); err != nil {
 			return err
 		}
 		if errors.Is(err, io.EOF) {

@@ -156,7 +156,7 @@ func (u *update) entry(to *tar.Writer, h *tar.Header) error {
 	if err := to.WriteHeader(clean); err != nil {
 		return err
 	}
-	_, err = io.Copy(to, u.in)
+	_, err = io.Copy(to, u.content)
 	return err
 }
 

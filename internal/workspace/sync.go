@@ -1,7 +1,6 @@
 package workspace
 
 import (
-	"archive/tar"
 	"cmp"
 	"context"
 	"errors"
@@ -60,6 +59,11 @@ func (m *Manager) Push(ctx context.Context, id, source, dest string, all bool, r
 	if err := reachable(w, at); err != nil {
 		return Pushed{}, err
 	}
+	if !outside {
+		if into, err = resolved(ctx, c, into); err != nil {
+			return Pushed{}, fault.Wrap(err, "push into workspace", id)
+		}
+	}
 	began := time.Now()
 	pushed := Pushed{Source: absolute, Mode: mode, Dest: path.Clean(at)}
 	report.Phase("bringing it into the workspace", absolute)
@@ -67,26 +71,15 @@ func (m *Manager) Push(ctx context.Context, id, source, dest string, all bool, r
 	written := make(chan error, 1)
 	go func() {
 		var err error
-		pushed.Summary, err = opened.WriteTar(ctx, to, archive.Policy{Devices: archive.RefuseDevices, Ignored: ignoredIn(ctx, absolute, all), Git: gitIn(absolute)})
+		pushed.Summary, err = opened.WriteTar(ctx, to, archive.Policy{Devices: archive.RefuseDevices, Ignored: ignoredIn(ctx, absolute, all), Git: gitIn(absolute), Below: into})
 		to.CloseWithError(err)
 		written <- err
 	}()
-	if !outside {
-		if into, err = resolved(ctx, c, into); err != nil {
-			return Pushed{}, fault.Wrap(err, "push into workspace", id)
-		}
-	}
-	stream := r
-	body := io.ReadCloser(stream)
-	if into != "" {
-		body = streamOf(func(to *tar.Writer) error { return moved(to, stream, into) })
-	}
 	if outside {
-		pushed.Changed, err = pushOutside(ctx, c, pushed.Dest, body)
+		pushed.Changed, err = pushOutside(ctx, c, pushed.Dest, r)
 	} else {
-		pushed.Changed, err = c.Change(ctx, body)
+		pushed.Changed, err = c.Change(ctx, r)
 	}
-	body.Close()
 	r.CloseWithError(errPushEnded)
 	if given := <-written; given != nil && !errors.Is(given, errPushEnded) {
 		err = given // the error from reading the source says more than the error from the incomplete transfer
@@ -173,30 +166,6 @@ func pushOutside(ctx context.Context, c *remote.Client, folder string, stream io
 }
 
 var errPushEnded = errors.New("the workspace takes no more")
-
-// moved copies a tar archive and moves all its entries below a folder.
-func moved(to *tar.Writer, from io.Reader, folder string) error {
-	in := tar.NewReader(from)
-	for {
-		h, err := in.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		h.Name, h.Format = below(folder, h.Name), tar.FormatPAX
-		if h.Typeflag == tar.TypeLink {
-			h.Linkname = below(folder, h.Linkname)
-		}
-		if err := to.WriteHeader(h); err != nil {
-			return err
-		}
-		if _, err := io.Copy(to, in); err != nil {
-			return err
-		}
-	}
-}
 
 // Exported describes a completed export.
 type Exported struct {

@@ -40,8 +40,11 @@ type Manager struct {
 	Store        *store.Store
 	Environments *environment.Store
 	Drivers      func() (*isolation.Drivers, error)
-	Program      func() (string, error)                 // returns the path of the pyro program, which runs supervisors
-	PortChanged  func(id, service string, p store.Port) // is called after a resume for each port of the host that is not as wanted; can be nil
+	Program      func() (string, error) // returns the path of the pyro program, which runs supervisors
+
+	// PortChanged is called after a resume for each port of the host that is not as wanted. It can be
+	// nil.
+	PortChanged func(id, service string, p store.Port)
 }
 
 // Open returns the manager of the workspaces in d, whose paths must be absolute. program is the

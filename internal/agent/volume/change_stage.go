@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
+	"github.com/pyro-mcp/pyro/internal/sparse"
 )
 
 // verb is the kind of an operation.
@@ -242,14 +243,18 @@ func (s *stager) write(dir int, name string, mode uint32, size int64, content io
 	if err != nil {
 		return 0, err
 	}
+	to := sparseFile{fd: fd}
 	for written < size && err == nil {
 		var n int
-		if n, err = content.Read(s.buffer[:min(size-written, int64(len(s.buffer)))]); err != nil && n == 0 {
+		if n, err = io.ReadFull(content, s.buffer[:min(size-written, int64(len(s.buffer)))]); err != nil {
 			err = unreadable(err)
 			break
 		}
+		err = to.write(s.buffer[:n], written)
 		written += int64(n)
-		err = writeAll(fd, s.buffer[:n])
+	}
+	if err == nil {
+		err = to.finish(size)
 	}
 	if err == nil {
 		err = unix.Fchmod(fd, mode)
@@ -279,16 +284,33 @@ func (s *stager) wait() error {
 	return s.failed
 }
 
-func writeAll(fd int, b []byte) error {
-	for len(b) > 0 {
-		n, err := unix.Write(fd, b)
-		if err == unix.EINTR {
-			continue
+// sparseFile is a new file that gets its content in order, without the holes.
+type sparseFile struct {
+	fd  int
+	end int64 // the current size
+}
+
+func (f *sparseFile) write(b []byte, at int64) error {
+	return sparse.Each(b, at, func(b []byte, at int64) error {
+		for len(b) > 0 {
+			n, err := unix.Pwrite(f.fd, b, at)
+			if err == unix.EINTR {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			b, at = b[n:], at+int64(n)
 		}
-		if err != nil {
-			return err
-		}
-		b = b[n:]
+		f.end = at
+		return nil
+	})
+}
+
+// finish adds a hole at the end, if the content has one.
+func (f *sparseFile) finish(size int64) error {
+	if f.end == size {
+		return nil
 	}
-	return nil
+	return unix.Ftruncate(f.fd, size)
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
+	"github.com/pyro-mcp/pyro/internal/sparse"
 )
 
 // TreeCounts counts the entries of a tree.
@@ -204,15 +205,44 @@ func (w *treeWriter) file(fd int, name string, st *unix.Stat_t) error {
 	if err != nil {
 		return &os.PathError{Op: "getxattr", Path: name, Err: err}
 	}
-	if err := w.header(tarEntry{kind: tarFile, name: name, size: st.Size, st: st, xattrs: xattrs}); err != nil {
+	data, holes, err := sparse.Of(fd, st)
+	if err != nil {
+		return &os.PathError{Op: "seek", Path: name, Err: err}
+	}
+	if !holes {
+		data = sparse.Ranges{{Length: st.Size}}
+	}
+	if err := w.header(tarEntry{kind: tarFile, name: name, size: st.Size, holes: holes, data: data, st: st, xattrs: xattrs}); err != nil {
 		return err
 	}
 	if st.Nlink > 1 {
 		w.names[id] = name
 	}
-	for left := st.Size; left > 0; {
+	for _, part := range data {
+		if err := w.content(fd, name, part); err != nil {
+			return err
+		}
+	}
+	if padding := -data.Bytes() & (tarBlock - 1); padding > 0 {
+		if _, err := w.to.Write(noBytes[:padding]); err != nil {
+			return err
+		}
+	}
+	var after unix.Stat_t
+	if err := unix.Fstat(fd, &after); err != nil {
+		return &os.PathError{Op: "stat", Path: name, Err: err}
+	}
+	if after.Size != st.Size || after.Mtim != st.Mtim {
+		w.counts.Changed++
+	}
+	return nil
+}
+
+// content writes a part of a file.
+func (w *treeWriter) content(fd int, name string, part sparse.Range) error {
+	for at, left := part.At, part.Length; left > 0; {
 		b := w.buffer[:min(left, int64(len(w.buffer)))]
-		n, err := unix.Read(fd, b)
+		n, err := unix.Pread(fd, b, at)
 		switch {
 		case err == unix.EINTR:
 			continue
@@ -225,19 +255,7 @@ func (w *treeWriter) file(fd int, name string, st *unix.Stat_t) error {
 		if _, err := w.to.Write(b[:n]); err != nil {
 			return err
 		}
-		left -= int64(n)
-	}
-	if padding := -st.Size & (tarBlock - 1); padding > 0 {
-		if _, err := w.to.Write(noBytes[:padding]); err != nil {
-			return err
-		}
-	}
-	var after unix.Stat_t
-	if err := unix.Fstat(fd, &after); err != nil {
-		return &os.PathError{Op: "stat", Path: name, Err: err}
-	}
-	if after.Size != st.Size || after.Mtim != st.Mtim {
-		w.counts.Changed++
+		at, left = at+int64(n), left-int64(n)
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/sparse"
 )
 
 // This file encodes headers of tar archives in PAX format. archive/tar would need as much time for
@@ -25,8 +27,10 @@ const (
 type tarEntry struct {
 	kind   byte
 	name   string
-	target string // link target
-	size   int64  // file size
+	target string        // link target
+	size   int64         // file size
+	holes  bool          // the file is sparse
+	data   sparse.Ranges // the parts of a sparse file that follow the header
 	st     *unix.Stat_t
 	xattrs []xattr
 }
@@ -39,10 +43,28 @@ type tarBlocks struct {
 	records []byte
 }
 
+// SparseHeader returns the blocks that precede the data of a sparse file in a tar archive. st has the
+// file's mode, owner, time and size. The ranges of data must follow, padded to 512 bytes.
+func SparseHeader(name string, st *unix.Stat_t, data sparse.Ranges) []byte {
+	return new(tarBlocks).header(tarEntry{kind: tarFile, name: name, size: st.Size, holes: true, data: data, st: st})
+}
+
+// sparseName is the name of sparse files for readers that don't know the format.
+const sparseName = "GNUSparseFile.0/file"
+
 // header returns the blocks that precede the content of an entry. They are valid until the next
 // call.
 func (b *tarBlocks) header(e tarEntry) []byte {
 	b.blocks, b.records = b.blocks[:0], b.records[:0]
+	var places []byte
+	if e.holes {
+		places = e.data.Map(e.size)
+		b.record("GNU.sparse.major", "1")
+		b.record("GNU.sparse.minor", "0")
+		b.record("GNU.sparse.name", e.name)
+		b.record("GNU.sparse.realsize", strconv.FormatInt(e.size, 10))
+		e.name, e.size = sparseName, int64(len(places))+e.data.Bytes()
+	}
 	if !plain(e.name, 100) {
 		b.record("path", e.name)
 	}
@@ -70,6 +92,7 @@ func (b *tarBlocks) header(e tarEntry) []byte {
 		b.blocks = append(b.blocks, noBytes[:-len(b.records)&(tarBlock-1)]...)
 	}
 	b.block(e)
+	b.blocks = append(b.blocks, places...)
 	return b.blocks
 }
 

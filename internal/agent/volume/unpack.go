@@ -210,7 +210,7 @@ func (u *unpacker) file(name string, h *tar.Header, content io.Reader) error {
 		if err != nil {
 			return createError(dir, err)
 		}
-		err = u.content(fd, content)
+		err = u.content(fd, h.Size, content)
 		if err == nil {
 			err = u.attributes(fd, h)
 		}
@@ -221,23 +221,23 @@ func (u *unpacker) file(name string, h *tar.Header, content io.Reader) error {
 	})
 }
 
-func (u *unpacker) content(fd int, content io.Reader) error {
-	for {
+func (u *unpacker) content(fd int, size int64, content io.Reader) error {
+	to := sparseFile{fd: fd}
+	for at := int64(0); at < size; {
 		if err := context.Cause(u.ctx); err != nil { // holes of a sparse file are not read from the request
 			return err
 		}
-		n, err := content.Read(u.buffer)
-		u.counts.Bytes += int64(n)
-		if failed := writeAll(fd, u.buffer[:n]); failed != nil {
-			return failed
-		}
-		if err == io.EOF {
-			return nil
-		}
+		n, err := io.ReadFull(content, u.buffer[:min(size-at, int64(len(u.buffer)))])
 		if err != nil {
 			return unreadable(err)
 		}
+		if err := to.write(u.buffer[:n], at); err != nil {
+			return err
+		}
+		at += int64(n)
+		u.counts.Bytes += int64(n)
 	}
+	return to.finish(size)
 }
 
 func (u *unpacker) symlink(name string, h *tar.Header) error {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/agent/volume/volumetest"
+	"github.com/pyro-mcp/pyro/internal/sparse"
 )
 
 // rootOf opens a directory as the root of a machine.
@@ -340,6 +341,10 @@ func FuzzUnpack(f *testing.F) {
 	f.Add(archived(f, regular("a/b", "1"), linkTo(tar.TypeSymlink, "c", "/out"), regular("c/d", "2"), linkTo(tar.TypeLink, "e", "a/b"), directory("out", 0o700)))
 	f.Add(archived(f, regular("../a", "1")))
 	f.Add(archived(f, entry{tar.Header{Typeflag: tar.TypeReg, Name: "x", PAXRecords: map[string]string{"SCHILY.xattr.user.a": "b"}}, "c"}))
+	for _, data := range []sparse.Ranges{nil, {{At: 0, Length: 5}}, {{At: 4096, Length: 512}, {At: 2048, Length: 7}}} {
+		b := append(SparseHeader("x", &unix.Stat_t{Mode: 0o644, Size: 20_000}, data), bytes.Repeat([]byte("x"), int(data.Bytes()))...)
+		f.Add(append(b, make([]byte, -len(b)&(tarBlock-1)+2*tarBlock)...))
+	}
 	f.Fuzz(func(t *testing.T, archive []byte) {
 		base := t.TempDir()
 		volumetest.Put(t, base+"/outside/kept", "kept")

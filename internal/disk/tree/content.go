@@ -27,10 +27,16 @@ func (c *copier) data(dst, src int, st *unix.Stat_t) error {
 	if st.Size <= smallFile && st.Blocks*512 >= st.Size {
 		return c.small(dst, src, int(st.Size))
 	}
-	if err := unix.Ftruncate(dst, st.Size); err != nil {
+	return copySparse(dst, src, st.Size, c.buffer, c.ctx.Err)
+}
+
+// copySparse copies size bytes of the file src to the empty file dst, without the holes. It calls
+// check as copyRange does.
+func copySparse(dst, src int, size int64, buffer []byte, check func() error) error {
+	if err := unix.Ftruncate(dst, size); err != nil {
 		return err
 	}
-	for at := int64(0); at < st.Size; {
+	for at := int64(0); at < size; {
 		begin, err := unix.Seek(src, at, unix.SEEK_DATA)
 		if err == unix.ENXIO {
 			return nil // The rest is a hole.
@@ -45,7 +51,7 @@ func (c *copier) data(dst, src int, st *unix.Stat_t) error {
 		if err != nil {
 			return err
 		}
-		if err := copyRange(dst, src, begin, min(end, st.Size), c.buffer, c.ctx.Err); err != nil {
+		if err := copyRange(dst, src, begin, min(end, size), buffer, check); err != nil {
 			return err
 		}
 		at = end

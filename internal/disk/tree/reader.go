@@ -70,14 +70,14 @@ func (r *Reader) Next() (*tar.Header, error) {
 			continue
 		case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
 			r.end += header.Size
-			r.sparse = sparse(header)
+			r.sparse = isSparse(header)
 			header.Typeflag = tar.TypeReg
 		}
 		return header, nil
 	}
 }
 
-func sparse(header *tar.Header) bool {
+func isSparse(header *tar.Header) bool {
 	if header.Typeflag == tar.TypeGNUSparse {
 		return true
 	}
@@ -89,8 +89,14 @@ func sparse(header *tar.Header) bool {
 	return false
 }
 
+// Sparse reports whether the current entry is a sparse file, so that the stream has no holes of it.
+func (r *Reader) Sparse() bool { return r.sparse }
+
 // Read reads the content of the current entry. Holes read as zeros.
 func (r *Reader) Read(p []byte) (int, error) {
+	if r.sparse && r.in.ctx.Err() != nil { // holes are not read from the stream
+		return 0, r.in.ctx.Err()
+	}
 	n, err := r.archive.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = r.wrap(err)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/sparse"
 )
 
 // Writer writes the entries of an archive into one or several destination folders, which all get
@@ -253,12 +254,16 @@ func (w *Writer) file(f file, size int64, content io.Reader) error {
 		w.buffer = make([]byte, 1<<20)
 	}
 	return f.write(w.current.fds, func(fd int) error {
+		if err := unix.Ftruncate(fd, size); err != nil {
+			return err
+		}
 		for at := int64(0); at < size; {
 			n, err := io.ReadFull(content, w.buffer[:min(int64(len(w.buffer)), size-at)])
 			if err != nil {
 				return err
 			}
-			if err := writeAll(fd, w.buffer[:n], at); err != nil {
+			err = sparse.Each(w.buffer[:n], at, func(b []byte, at int64) error { return writeAll(fd, b, at) })
+			if err != nil {
 				return err
 			}
 			at += int64(n)
@@ -268,7 +273,7 @@ func (w *Writer) file(f file, size int64, content io.Reader) error {
 		if w.pool.clone(fd, first) {
 			return nil
 		}
-		return copyRange(fd, first, 0, size, w.buffer, func() error { return nil })
+		return copySparse(fd, first, size, w.buffer, func() error { return nil })
 	})
 }
 

@@ -217,8 +217,8 @@ func (r *resuming) log(name string, stream int, path string, gone int64) (*progr
 }
 
 // publishAgain publishes the service's ports again, at the ports of the host that were wanted. If
-// those are in use, it uses the last ones, or any free ports. If the machine was copied, it uses any
-// free ports, because the other machine has the ports.
+// those are in use, it uses the last ones, or any free ports. If the machine was copied, it uses
+// any free ports, because the other machine has the ports.
 func (v *service) publishAgain(copied bool) error {
 	ports := v.record.Spec.Ports
 	v.record.Spec.Ports = nil
