@@ -13,16 +13,15 @@ mkdir -m 711 "$own/tmp"
 # identifies the processes that the tests start.
 export PYRO_STATE_DIR=$own/state TMPDIR=$own/tmp PYRO_RUNSC=$PWD/bin/pyro-runsc
 
-processes() { pgrep -f 'qemu-system|pyro' | sort || true; }
+processes() { pgrep -f 'qemu-system|pyro' || true; }
 
-# ours reports whether the tests started a process. The environment or the open files of such a
-# process contain the folder of the tests. A new orphaned process also counts, unless its
-# environment has the folder of another run of pyro.
+# ours reports whether the tests started a process: the environment or the open files of such a
+# process contain the folder of the tests, or it is new and its program is in the checkout.
 ours() {
 	local pid=$1
 	grep -qF "$own" "/proc/$pid/environ" 2>/dev/null && return
 	[ -n "$(find "/proc/$pid/fd" -lname "$own*" -print -quit 2>/dev/null)" ] && return
-	! grep -q PYRO_STATE_DIR "/proc/$pid/environ" 2>/dev/null && [ "$(ps -o ppid= -p "$pid" | tr -d ' ')" = 1 ] && ! grep -qx "$pid" <<<"$before"
+	[[ "$(readlink "/proc/$pid/exe")" == "$PWD"/* ]] && ! grep -qx "$pid" <<<"$before"
 }
 
 left() {
