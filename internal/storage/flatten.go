@@ -47,5 +47,5 @@ func (b blocks) flatten(ctx context.Context, d store.Disks) (string, error) {
 // flatten copies the tree, because the machine continues to write to the tree of d.
 func (t trees) flatten(ctx context.Context, d store.Disks) (string, error) {
 	volume := name("volume", "")
-	return volume, t.copy(ctx, t.path(volume), t.path(top(d.Volume)))
+	return volume, t.copy(ctx, t.path(volume), t.path(top(d.Volume)), "")
 }

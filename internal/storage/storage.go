@@ -8,7 +8,9 @@
 // fork therefore cost only one empty layer, even if the layers below are large.
 //
 // Tree storage consists of folders. A snapshot, a reset and a fork cost a copy of a folder. The
-// copy shares blocks if the file system supports it.
+// copy shares blocks if the file system supports it. Baselines and snapshots never change, so they
+// share unchanged files as hard links. A file of a folder that a machine writes to has no other
+// hard links than those of the machine.
 //
 // A [Folder] contains the disks of one workspace. Each disk gets a unique name. Storage writes a
 // disk once, and flushes it before the database (internal/store) refers to it. Sweep removes disks
@@ -86,7 +88,9 @@ type kind interface {
 	// baseline returns layers with the content of a volume. A machine that resumes with this volume
 	// never writes to them.
 	baseline(ctx context.Context, volume []string) ([]string, error)
-	adopt(ctx context.Context, source Folder, d store.Disks) error
+	// adopt copies or links disks of another workspace. If constant is true, no machine writes to
+	// the volume in d, here or there.
+	adopt(ctx context.Context, source Folder, d store.Disks, constant bool) error
 	flatten(ctx context.Context, d store.Disks) (volume string, err error)
 	size(d, others store.Disks) int64
 }
@@ -192,8 +196,9 @@ func (f Folder) Fork(ctx context.Context, source Folder, d store.Disks, whole bo
 	if !whole {
 		d.Root = nil
 	}
+	constant := len(d.Baseline) == 0 && d.Checkpoint == "" // of a snapshot without a machine that resumes with it
 	d.Baseline = nil
-	if err := f.kind().adopt(ctx, source, d); err != nil {
+	if err := f.kind().adopt(ctx, source, d, constant); err != nil {
 		return store.Disks{}, fault.Wrap(err, "fork disks", source.Path)
 	}
 	base := d

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -284,4 +285,90 @@ func TestIncompleteFolder(t *testing.T) {
 	files, err := f.OpenFolder(s.Disks.Volume)
 	check(t, err)
 	files.Close()
+}
+
+// TestTreesShareWhatNeverChanges checks that baselines and snapshots share files with each other,
+// and that no folder that a machine writes to shares files with any other.
+func TestTreesShareWhatNeverChanges(t *testing.T) {
+	ctx := t.Context()
+	f := Folder{Path: filepath.Join(t.TempDir(), "one")}
+	d, err := f.Create(ctx, seedOf(map[string]string{"a": "alpha", "d/": "", "d/b": "beta", "d/c": "gamma"}))
+	check(t, err)
+	in := func(f Folder, volume []string, name string) string {
+		return filepath.Join(f.path(volume[0]), filesFolder, name)
+	}
+	inode := func(f Folder, volume []string, name string) uint64 {
+		t.Helper()
+		info, err := os.Lstat(in(f, volume, name))
+		check(t, err)
+		return info.Sys().(*syscall.Stat_t).Ino
+	}
+	// write writes to an existing file, as a machine does.
+	write := func(f Folder, volume []string, name, text string) {
+		t.Helper()
+		file, err := os.OpenFile(in(f, volume, name), os.O_WRONLY|os.O_TRUNC, 0)
+		check(t, err)
+		_, err = file.WriteString(text)
+		check(t, errors.Join(err, file.Close()))
+	}
+	has := func(f Folder, volume []string, name, want string) {
+		t.Helper()
+		if b, err := os.ReadFile(in(f, volume, name)); err != nil || string(b) != want {
+			t.Errorf("%s/%s has %q, %v, want %q", volume, name, b, err, want)
+		}
+	}
+	take := func(d store.Disks) store.Disks {
+		t.Helper()
+		s, err := f.Prepare(ctx, d, false)
+		check(t, err)
+		check(t, f.Take(ctx, s))
+		return s.Disks
+	}
+	write(f, d.Volume, "a", "first")
+	one := take(d)
+	write(f, d.Volume, "a", "second")
+	write(f, d.Volume, "d/b", "second")
+	two := take(d)
+	reset, err := f.Reset(ctx, one, d, false)
+	check(t, err)
+	g := f.beside("two")
+	fork, err := g.Fork(ctx, f, two, false)
+	check(t, err)
+	current, err := f.beside("three").Fork(ctx, f, d, false) // of the present disks of a stopped workspace
+	check(t, err)
+	for _, name := range []string{"a", "d/b", "d/c"} {
+		for what, shares := range map[string]struct {
+			shared, want bool
+		}{
+			"the first snapshot":              {inode(f, one.Volume, name) == inode(f, d.Baseline, name), name != "a"},
+			"the second snapshot":             {inode(f, two.Volume, name) == inode(f, d.Baseline, name), name == "d/c"},
+			"the baseline of the fork":        {inode(g, fork.Baseline, name) == inode(f, two.Volume, name), true},
+			"the volume":                      {inode(f, d.Volume, name) == inode(f, d.Baseline, name), false},
+			"the volume and the snapshot":     {inode(f, d.Volume, name) == inode(f, two.Volume, name), false},
+			"the reset volume":                {inode(f, reset.Volume, name) == inode(f, one.Volume, name), false},
+			"the volume of the fork":          {inode(g, fork.Volume, name) == inode(g, fork.Baseline, name), false},
+			"the baseline of the second fork": {inode(f.beside("three"), current.Baseline, name) == inode(f, d.Volume, name), false},
+		} {
+			if shares.shared != shares.want {
+				t.Errorf("%s shares %s: %t", what, name, shares.shared)
+			}
+		}
+		for _, machine := range []struct {
+			Folder
+			volume []string
+		}{{f, d.Volume}, {f, reset.Volume}, {g, fork.Volume}, {f.beside("three"), current.Volume}} {
+			write(machine.Folder, machine.volume, name, "machine")
+			check(t, os.Chmod(in(machine.Folder, machine.volume, name), 0o600))
+		}
+	}
+	check(t, os.RemoveAll(in(f, d.Volume, "d")))
+	for name, want := range map[string][3]string{"a": {"alpha", "first", "second"}, "d/b": {"beta", "beta", "second"}, "d/c": {"gamma", "gamma", "gamma"}} {
+		has(f, d.Baseline, name, want[0])
+		has(f, one.Volume, name, want[1])
+		has(f, two.Volume, name, want[2])
+		has(g, fork.Baseline, name, want[2])
+		has(f.beside("three"), current.Baseline, name, want[2])
+	}
+	check(t, f.Sweep(ctx))
+	has(g, fork.Baseline, "d/c", "gamma")
 }

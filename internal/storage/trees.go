@@ -65,12 +65,17 @@ func (t trees) fill(ctx context.Context, seed Seed, volumes ...string) error {
 }
 
 // copy creates a volume with the files of another volume. It does not copy unfinished changes. A
-// machine that resumes with the copy can have the same additional files as before.
-func (t trees) copy(ctx context.Context, to, from string) error {
+// machine that resumes with the copy can have the same additional files as before. If no machine
+// will write to the copy, it can share files with the volume base, which no machine writes to
+// either. Otherwise base is "".
+func (t trees) copy(ctx context.Context, to, from, base string) error {
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return err
 	}
-	if _, err := tree.Copy(ctx, filepath.Join(to, filesFolder), filepath.Join(from, filesFolder)); err != nil {
+	if base != "" {
+		base = filepath.Join(base, filesFolder)
+	}
+	if _, err := tree.CopySharing(ctx, filepath.Join(to, filesFolder), filepath.Join(from, filesFolder), base); err != nil {
 		return err
 	}
 	if err := os.Mkdir(filepath.Join(to, pendingFolder), 0o700); err != nil {
@@ -92,8 +97,13 @@ func (t trees) prepare(_ context.Context, d store.Disks, whole bool) (s Snapshot
 	return s, nil
 }
 
+// take copies the volume. The snapshot shares unchanged files with the baseline.
 func (t trees) take(ctx context.Context, s Snapshot) error {
-	if err := t.copy(ctx, t.path(top(s.Disks.Volume)), t.path(top(s.from.Volume))); err != nil {
+	base := ""
+	if len(s.from.Baseline) > 0 {
+		base = t.path(top(s.from.Baseline))
+	}
+	if err := t.copy(ctx, t.path(top(s.Disks.Volume)), t.path(top(s.from.Volume)), base); err != nil {
 		return err
 	}
 	return t.copyRoot(t.path(top(s.Disks.Root)), top(s.Disks.Root), s.from)
@@ -109,7 +119,7 @@ func (t trees) copyRoot(to, wanted string, from store.Disks) error {
 
 func (t trees) reset(ctx context.Context, from, of store.Disks, whole bool) (store.Disks, error) {
 	next := store.Disks{Baseline: of.Baseline, Volume: []string{name("volume", "")}}
-	if err := t.copy(ctx, t.path(next.Volume[0]), t.path(top(from.Volume))); err != nil {
+	if err := t.copy(ctx, t.path(next.Volume[0]), t.path(top(from.Volume)), ""); err != nil {
 		return next, err
 	}
 	if top(from.Volume) == top(of.Baseline) {
@@ -126,8 +136,12 @@ func (t trees) reset(ctx context.Context, from, of store.Disks, whole bool) (sto
 	return next, nil
 }
 
-func (t trees) adopt(ctx context.Context, source Folder, d store.Disks) error {
-	if err := t.copy(ctx, t.path(top(d.Volume)), source.path(top(d.Volume))); err != nil {
+func (t trees) adopt(ctx context.Context, source Folder, d store.Disks, constant bool) error {
+	from, base := source.path(top(d.Volume)), ""
+	if constant {
+		base = from
+	}
+	if err := t.copy(ctx, t.path(top(d.Volume)), from, base); err != nil {
 		return err
 	}
 	if len(d.Root) > 0 {

@@ -25,7 +25,18 @@ import (
 //
 // If Copy detects that src changes during the copy, the error has kind Precondition. On any error
 // Copy removes dst. Copy does not flush the files to disk. Use Flush for that.
-func Copy(ctx context.Context, dst, src string) (Stats, error) {
+func Copy(ctx context.Context, dst, src string) (Stats, error) { return copyFolders(ctx, dst, src, "") }
+
+// CopySharing is like Copy, but shares files with the folder base: if a file of src is the same as
+// the file at this path in base, its copy is a hard link of the file in base. So the caller must
+// never change a file of base or dst. A file is the same if its content, owner, mode, modification
+// time and extended attributes are the same. If base is src, CopySharing compares nothing. If base
+// does not exist, all files are copied.
+func CopySharing(ctx context.Context, dst, src, base string) (Stats, error) {
+	return copyFolders(ctx, dst, src, base)
+}
+
+func copyFolders(ctx context.Context, dst, src, base string) (Stats, error) {
 	const op = "copy folder"
 	from, err := openTop(src)
 	if err != nil {
@@ -36,6 +47,7 @@ func Copy(ctx context.Context, dst, src string) (Stats, error) {
 		unix.Close(from)
 		return Stats{}, err
 	}
+	defer c.share(base, src).close()
 	err = walk(ctx, from, src, c)
 	c.at.close()
 	if err != nil {
@@ -58,6 +70,7 @@ type copier struct {
 	buffer []byte // for file content and attribute values
 	names  []byte // for attribute names
 	stats  Stats
+	base   base // the files that the copy shares
 }
 
 func newCopier(ctx context.Context, dst, src string) (*copier, error) {
@@ -85,6 +98,8 @@ func (c *copier) Enter(from *Folder, content []Entry) error {
 	if err := c.mkdir(from); err != nil {
 		return withPath(err, "copy", filepath.Join(c.src, from.Path("")))
 	}
+	c.base.enter(c.folder)
+	defer c.base.leave()
 	for _, e := range content {
 		if err := c.ctx.Err(); err != nil {
 			return err
@@ -161,6 +176,11 @@ func (c *copier) leave(from *Folder) error {
 }
 
 func (c *copier) file(from *Folder, name string) error {
+	if c.base.isSource {
+		if done, err := c.shareFrom(from.fd, name); done || err != nil {
+			return err
+		}
+	}
 	src, st, err := from.Open(name)
 	if err != nil {
 		return err
@@ -168,6 +188,13 @@ func (c *copier) file(from *Folder, name string) error {
 	defer unix.Close(src)
 	if done, err := c.link(name, &st); done || err != nil {
 		return err
+	}
+	if same, err := c.sameInBase(src, name, &st); err != nil {
+		return err
+	} else if same {
+		if done, err := c.shareFrom(c.base.at, name); done || err != nil {
+			return err
+		}
 	}
 	dst, err := openAt(c.at.fd(), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
 	if err != nil {

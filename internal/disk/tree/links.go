@@ -12,6 +12,15 @@ type copyFolder struct {
 	name   string
 }
 
+// names returns the names of the folders that lead from the top to the folder.
+func (f *copyFolder) names() (names []string) {
+	for at := f; at.parent != nil; at = at.parent {
+		names = append(names, at.name)
+	}
+	slices.Reverse(names)
+	return names
+}
+
 // links contains the copied files that have more hard links in the source.
 type links map[identity]*linked
 
@@ -35,12 +44,7 @@ func (c *copier) link(name string, st *unix.Stat_t) (done bool, err error) {
 	if first == nil {
 		return false, nil
 	}
-	var names []string
-	for at := first.folder; at.parent != nil; at = at.parent {
-		names = append(names, at.name)
-	}
-	slices.Reverse(names)
-	folder, err := descend(c.at.steps[0].fd, names)
+	folder, err := descend(c.at.steps[0].fd, first.folder.names())
 	if err != nil {
 		return false, err
 	}

@@ -1,0 +1,122 @@
+package tree
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func inodeOf(t *testing.T, path string) uint64 {
+	t.Helper()
+	var st unix.Stat_t
+	check(t, unix.Lstat(path, &st))
+	return st.Ino
+}
+
+// withoutLinks removes the numbers of links from a description.
+func withoutLinks(lines []string) (all []string) {
+	for _, line := range lines {
+		all = append(all, regexp.MustCompile(` links \d+`).ReplaceAllString(line, ""))
+	}
+	return all
+}
+
+// TestCopySharing checks that a copy shares exactly the files that are the same in the base, and
+// that it is equal to a copy that shares nothing.
+func TestCopySharing(t *testing.T) {
+	top := t.TempDir()
+	base, src := filepath.Join(top, "base"), filepath.Join(top, "src")
+	long := strings.Repeat("0123456789", 40000)
+	check(t, os.MkdirAll(filepath.Join(base, "d/e"), 0o755))
+	for _, f := range []string{"same", "d/e/same", "content", "mode", "time", "attribute", "swapped1", "swapped2", "gone", "kind", "linked", "again"} {
+		put(t, filepath.Join(base, f), long+f, 0o644)
+	}
+	put(t, filepath.Join(base, "empty"), "", 0o600)
+	check(t, os.Remove(filepath.Join(base, "again")))
+	check(t, os.Link(filepath.Join(base, "linked"), filepath.Join(base, "again")))
+	when := time.Unix(1e9, 0) // the same for all files, as in many archives
+	check(t, filepath.WalkDir(base, func(path string, _ os.DirEntry, err error) error {
+		check(t, err)
+		return os.Chtimes(path, when, when)
+	}))
+	_, err := Copy(t.Context(), src, base)
+	check(t, err)
+	at := func(name string) string { return filepath.Join(src, name) }
+	put(t, at("content"), long+"CONTENT", 0o644)
+	put(t, at("new"), long, 0o644)
+	check(t, os.Chmod(at("mode"), 0o640))
+	check(t, os.Chtimes(at("time"), when, when.Add(1)))
+	check(t, os.Rename(at("swapped1"), at("x")))
+	check(t, os.Rename(at("swapped2"), at("swapped1")))
+	check(t, os.Rename(at("x"), at("swapped2")))
+	check(t, os.Remove(at("gone")))
+	check(t, os.Remove(at("kind")))
+	check(t, os.Symlink("../base/kind", at("kind")))
+	check(t, os.Remove(at("again"))) // two files, which are one file in the base
+	put(t, at("again"), long+"linked", 0o644)
+	check(t, os.Chtimes(at("again"), when, when))
+	check(t, os.Chtimes(at("content"), when, when))
+	shared := map[string]bool{"same": true, "d/e/same": true, "empty": true, "again": true, "attribute": true}
+	if err := unix.Setxattr(at("attribute"), "user.test", []byte("1"), 0); err == nil {
+		shared["attribute"] = false
+	}
+	want := describe(t, src)
+	plain, dst := filepath.Join(top, "plain"), filepath.Join(top, "dst")
+	expected, err := Copy(t.Context(), plain, src)
+	check(t, err)
+	stats, err := CopySharing(t.Context(), dst, src, base)
+	check(t, err)
+	if stats != expected {
+		t.Errorf("%+v, want %+v", stats, expected)
+	}
+	same(t, withoutLinks(describe(t, dst)), withoutLinks(want))
+	check(t, filepath.WalkDir(dst, func(path string, d os.DirEntry, err error) error {
+		check(t, err)
+		name, _ := filepath.Rel(dst, path)
+		if !d.Type().IsRegular() {
+			return nil
+		}
+		if other, err := os.Lstat(filepath.Join(base, name)); err == nil && other.Mode().IsRegular() {
+			if got := inodeOf(t, path) == inodeOf(t, filepath.Join(base, name)); got != shared[name] {
+				t.Errorf("%s is shared: %t", name, got)
+			}
+		}
+		if inodeOf(t, path) == inodeOf(t, at(name)) {
+			t.Errorf("%s is shared with the source", name)
+		}
+		return nil
+	}))
+	if inodeOf(t, filepath.Join(dst, "linked")) == inodeOf(t, filepath.Join(dst, "again")) {
+		t.Error("two files of the source became one")
+	}
+	same(t, describe(t, src), want)
+}
+
+// TestCopySharingWithItsSource checks that the copy of a folder consists of links, and that a
+// missing base changes nothing.
+func TestCopySharingWithItsSource(t *testing.T) {
+	top := t.TempDir()
+	src := filepath.Join(top, "src")
+	check(t, os.MkdirAll(filepath.Join(src, "a"), 0o755))
+	put(t, filepath.Join(src, "a/file"), "text", 0o400)
+	check(t, os.Link(filepath.Join(src, "a/file"), filepath.Join(src, "hard")))
+	check(t, os.Symlink("a", filepath.Join(src, "link")))
+	for name, base := range map[string]string{"one": src, "two": filepath.Join(top, "none"), "three": ""} {
+		dst := filepath.Join(top, name)
+		_, err := CopySharing(t.Context(), dst, src, base)
+		check(t, err)
+		for _, file := range []string{"a/file", "hard"} {
+			if got := inodeOf(t, filepath.Join(dst, file)) == inodeOf(t, filepath.Join(src, file)); got != (base == src) {
+				t.Errorf("%s: %s is shared: %t", name, file, got)
+			}
+		}
+		if inodeOf(t, filepath.Join(dst, "hard")) != inodeOf(t, filepath.Join(dst, "a/file")) {
+			t.Errorf("%s: the hard link became a copy", name)
+		}
+	}
+}
