@@ -9,8 +9,7 @@
 //
 // Tree storage consists of folders. A snapshot, a reset and a fork cost a copy of a folder. The
 // copy shares blocks if the file system supports it. Baselines and snapshots never change, so they
-// share unchanged files as hard links. A file of a folder that a machine writes to has no other
-// hard links than those of the machine.
+// share unchanged files as hard links. A folder that a machine writes to shares no files.
 //
 // A [Folder] contains the disks of one workspace. Each disk gets a unique name. Storage writes a
 // disk once, and flushes it before the database (internal/store) refers to it. Sweep removes disks

@@ -27,11 +27,10 @@ import (
 // Copy removes dst. Copy does not flush the files to disk. Use Flush for that.
 func Copy(ctx context.Context, dst, src string) (Stats, error) { return copyFolders(ctx, dst, src, "") }
 
-// CopySharing is like Copy, but shares files with the folder base: if a file of src is the same as
-// the file at this path in base, its copy is a hard link of the file in base. So the caller must
-// never change a file of base or dst. A file is the same if its content, owner, mode, modification
-// time and extended attributes are the same. If base is src, CopySharing compares nothing. If base
-// does not exist, all files are copied.
+// CopySharing is like Copy, but shares files with the folder base. If base has the same file at the
+// same path, the copy is a hard link of it. So the caller must never change a file of base or dst.
+// A file is the same if its content, owner, mode, modification time and extended attributes match.
+// If base is src, CopySharing compares nothing. If base does not exist, all files are copied.
 func CopySharing(ctx context.Context, dst, src, base string) (Stats, error) {
 	return copyFolders(ctx, dst, src, base)
 }

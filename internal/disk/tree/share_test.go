@@ -26,8 +26,8 @@ func withoutLinks(lines []string) (all []string) {
 	return all
 }
 
-// TestCopySharing checks that a copy shares exactly the files that are the same in the base, and
-// that it is equal to a copy that shares nothing.
+// TestCopySharing checks that a copy shares exactly the files that are the same in the base. The
+// copy must be equal to one that shares nothing.
 func TestCopySharing(t *testing.T) {
 	top := t.TempDir()
 	base, src := filepath.Join(top, "base"), filepath.Join(top, "src")
