@@ -79,6 +79,7 @@ var sections = []section{
 	{"gvisor", machines, (*bench).gvisor},
 	{"saved", machines, (*bench).saved},
 	{"workspace", machines, (*bench).workspace},
+	{"trees", machines, (*bench).trees},
 	{"fork", machines, (*bench).fork},
 	{"host", machines, (*bench).host},
 	{"serve", machines, (*bench).serve},
@@ -91,7 +92,7 @@ var sections = []section{
 
 func main() {
 	n := flag.Int("n", 10, "how often each is measured")
-	only := flag.String("only", "", "sections to measure, separated by commas: start, boot, exec, link, files, together, memory, first, gvisor, saved, workspace, fork, host, serve, records, shell, network, mcp, pty")
+	only := flag.String("only", "", "sections to measure, separated by commas: start, boot, exec, link, files, together, memory, first, gvisor, saved, workspace, trees, fork, host, serve, records, shell, network, mcp, pty")
 	apart := flag.Bool("apart", false, "this process has a network of its own")
 	child := flag.Bool("child", false, "move a large file and print this process's peak memory")
 	peak := flag.String("peak", "", "run the program that follows, its output to this file, and print its peak memory")

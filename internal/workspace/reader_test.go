@@ -118,13 +118,11 @@ func TestReaderNoticesAReset(t *testing.T) {
 	_, err := m.Stop(ctx, store.KindWorkspace, w.ID) // the folder stays
 	check(t, err)
 	check(t, r.intact(ctx))
-	s, err := m.sides(ctx, w.ID)
-	if fault.KindOf(err) != fault.Precondition {
-		t.Errorf("a stopped workspace: %v", err)
-	}
+	_, err = m.sides(ctx, w.ID)
+	wantKind(t, "a stopped workspace", err, fault.Precondition)
 	_, err = m.Start(ctx, store.KindWorkspace, w.ID, nil)
 	check(t, err)
-	s, err = m.sides(ctx, w.ID)
+	s, err := m.sides(ctx, w.ID)
 	check(t, err)
 	defer s.close()
 	_, err = s.compare(ctx, nil, diff.Options{})
