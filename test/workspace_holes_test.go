@@ -28,12 +28,12 @@ func diskUsage(t *testing.T, path string) int {
 // holes must take no space.
 func TestHoles(t *testing.T) {
 	t.Parallel()
-	const size, few = 600 << 20, 64 << 20
+	const size, few = 300 << 20, 64 << 20
 	seed := t.TempDir()
 	hole := filepath.Join(seed, "hole")
 	f, err := os.Create(hole)
 	if err == nil {
-		_, err = f.WriteAt([]byte("data\n"), 300_000_001)
+		_, err = f.WriteAt([]byte("data\n"), 200_000_001)
 	}
 	if err == nil {
 		err = f.Truncate(size)
@@ -62,13 +62,13 @@ func TestHoles(t *testing.T) {
 	p.must("workspace", "sync", "push", id, archive, "--dest", "pushed")
 	p.must("workspace", "cp", hole, id+":copied")
 	grown("after a push and a copy")
-	if got := p.shell(id, `stat -c %s hole pushed/hole copied && cmp hole pushed/hole && cmp hole copied && tail -c +300000002 hole | head -n 1`); got != strings.Repeat(strconv.Itoa(size)+"\n", 3)+"data\n" {
+	if got := p.shell(id, `for f in hole pushed/hole copied; do stat -c %s $f && tail -c +200000002 $f | head -n 1; done`); got != strings.Repeat(strconv.Itoa(size)+"\ndata\n", 3) {
 		t.Errorf("%q", got)
 	}
 	from := p.create("--seed-path", archive, "--disk-mib", "256")
 	grown("after a seed from an archive")
 
-	for _, args := range [][]string{{"export", fork, "hole", "--output"}, {"export", from, "hole", "--output"}, {"cp", id + ":copied"}} {
+	for _, args := range [][]string{{"export", fork, "hole", "--output"}, {"export", from, "hole", "--output"}, {"cp", id + ":copied"}, {"cp", id + ":pushed/hole"}} {
 		to := filepath.Join(t.TempDir(), "hole")
 		p.must(append(append([]string{"workspace"}, args...), to)...)
 		if out, err := exec.Command("cmp", hole, to).CombinedOutput(); err != nil {

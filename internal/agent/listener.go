@@ -25,8 +25,8 @@ const (
 )
 
 // checkListener returns an error if the other end of a connection is known to belong to a program
-// other than p. names are the names of other execs, for the error. checkListener returns nil if
-// another computer has the other end, or if the kernel does not say which process has it.
+// other than p. names are the names of other execs, for the error. checkListener returns nil if the
+// other end is on another computer, or if the kernel does not say which process it belongs to.
 func (s *Server) checkListener(p *process, conn net.Conn, names map[string]string) error {
 	local, err1 := netip.ParseAddrPort(conn.LocalAddr().String())
 	remote, err2 := netip.ParseAddrPort(conn.RemoteAddr().String())

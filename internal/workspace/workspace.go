@@ -42,8 +42,8 @@ type Manager struct {
 	Drivers      func() (*isolation.Drivers, error)
 	Program      func() (string, error) // returns the path of the pyro program, which runs supervisors
 
-	// PortChanged is called after a resume for each port of the host that is not as wanted. It can be
-	// nil.
+	// PortChanged is called after a resume for each port of the host that is not as wanted. It can
+	// be nil.
 	PortChanged func(id, service string, p store.Port)
 }
 
