@@ -34,8 +34,8 @@ const (
 var errExecEnded = errors.New("the exec has ended")
 
 // Ready waits until a file exists, a TCP port accepts connections, or a URL returns a successful
-// response. If the request names an exec, Ready fails when the exec ends, and the port must belong to
-// a process of the exec.
+// response. If the request names an exec, Ready fails when the exec ends, and the port must belong
+// to a process of the exec.
 func (s *Server) Ready(ctx context.Context, req *connect.Request[agentv1.ReadyRequest]) (*connect.Response[agentv1.ReadyResponse], error) {
 	m := req.Msg
 	var p *process

@@ -43,8 +43,8 @@ type tarBlocks struct {
 	records []byte
 }
 
-// SparseHeader returns the blocks that precede the data of a sparse file in a tar archive. st has the
-// file's mode, owner, time and size. The ranges of data must follow, padded to 512 bytes.
+// SparseHeader returns the blocks that precede the data of a sparse file in a tar archive. st has
+// the file's mode, owner, time and size. The ranges of data must follow, padded to 512 bytes.
 func SparseHeader(name string, st *unix.Stat_t, data sparse.Ranges) []byte {
 	return new(tarBlocks).header(tarEntry{kind: tarFile, name: name, size: st.Size, holes: true, data: data, st: st})
 }
