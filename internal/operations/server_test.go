@@ -33,7 +33,7 @@ func TestProfiles(t *testing.T) {
 		tools   string
 		model   int // maximum bytes of tools/list without output schemas, titles and annotations
 		most    int // maximum bytes of tools/list
-	}{{ProfileVMRun, "vm_run", 1_700, 3_200}, {ProfileWorkspaceCore, contractCore, 8_500, 33_000}, {ProfileWorkspaceFull, contractTools, 26_000, 102_000}} {
+	}{{ProfileVMRun, "vm_run", 1_700, 3_200}, {ProfileWorkspaceCore, contractCore, 8_500, 33_000}, {ProfileWorkspaceFull, contractTools, 26_000, 103_000}} {
 		s := serve(t, nil, row.profile, "")
 		c := s.client(t)
 		listed, err := c.ListTools(t.Context(), nil)

@@ -152,7 +152,7 @@ func TestReaderAsAnotherUser(t *testing.T) {
 			t.Errorf("%s counts as readable", name)
 		}
 	}
-	run(t, m, w.ID, "chmod 700 a")
+	run(t, m, w.ID, "chmod 600 b; chmod 700 a")
 	check(t, r.readable(t.Context(), "", true))
 	if unix.Geteuid() == 0 {
 		run(t, m, w.ID, "chown 1:0 b")
