@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -71,6 +72,16 @@ func TestReaderReadsAsTheMachine(t *testing.T) {
 		if got == nil || want == nil || got.Error() != want.Error() {
 			t.Errorf("read %q: %v\nthe machine says %v", path, got, want)
 		}
+	}
+	cancelled, cancel := context.WithCancel(ctx)
+	seen := 0
+	err := r.list(cancelled, "", true, func(listing.Entry) error {
+		seen++
+		cancel()
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) || seen != 1 {
+		t.Errorf("after a cancellation the list had %d entries: %v", seen, err)
 	}
 	for _, path := range []string{"none", "a", "a/link", "folder/b/file"} {
 		if f, err := r.file(ctx, path); err == nil || !errors.Is(err, os.ErrNotExist) {

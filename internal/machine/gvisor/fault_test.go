@@ -124,7 +124,7 @@ func TestNothingBesideTheSentry(t *testing.T) {
 	folder := t.TempDir()
 	s := startStored(t, d, specOf(t, root), machine.TreeStorage{Folder: folder, Bytes: 1 << 30})
 	s.shell(t, "true")
-	if got := children(); len(got) != 2 || got[HelperName+" machine"] != 1 || got[HelperName+" gofer "+folder+" 1073741824"] != 1 {
+	if got := children(); len(got) != 2 || got[HelperName+" machine"] != 1 || got[HelperName+" gofer "+folder+" 1073741824 "+machine.TreeIncomplete] != 1 {
 		t.Errorf("its processes: %v", got)
 	}
 	s.Close()
