@@ -4,6 +4,7 @@ package test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -32,17 +33,24 @@ func foreignFile(t *testing.T) *os.File {
 	return file
 }
 
-// noneHas checks that no process has a file open, except this one and the given one.
+// noneHas checks that no process has a file open, except this one and the given one. A child of this
+// process has the file and the command line of this process until it executes its program.
 func noneHas(t *testing.T, file *os.File, except int) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/fd/*")
 	if err != nil {
 		t.Fatal(err)
 	}
+	own, err := os.ReadFile("/proc/self/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, fd := range all {
-		own := strings.HasPrefix(fd, fmt.Sprintf("/proc/%d/", os.Getpid())) || strings.HasPrefix(fd, fmt.Sprintf("/proc/%d/", except))
-		if name, err := os.Readlink(fd); err == nil && name == file.Name() && !own {
-			line, _ := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(fd)), "cmdline"))
+		line, _ := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(fd)), "cmdline"))
+		if bytes.Equal(line, own) || strings.HasPrefix(fd, fmt.Sprintf("/proc/%d/", except)) {
+			continue
+		}
+		if name, err := os.Readlink(fd); err == nil && name == file.Name() {
 			t.Errorf("%s has the file open: %q", fd, line)
 		}
 	}
