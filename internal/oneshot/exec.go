@@ -20,7 +20,7 @@ const timeoutGrace = 5 * time.Second
 
 // endPatience is how long to wait for the end of a machine after the connection to the machine has
 // broken.
-const endPatience = 2 * time.Second
+const endPatience = 15 * time.Second
 
 var errTimeLimit = errors.New("the command reached its time limit")
 
