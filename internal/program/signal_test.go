@@ -1,6 +1,7 @@
 package program
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -18,7 +19,8 @@ func TestCatchIgnored(t *testing.T) {
 		}
 		syscall.Kill(os.Getpid(), syscall.SIGHUP) // has no effect
 		out, err := exec.Command("grep", "SigIgn", "/proc/self/status").Output()
-		if string(out) != "SigIgn:\t0000000000000000\n" || err != nil {
+		var ignored uint64
+		if _, failed := fmt.Sscanf(string(out), "SigIgn:\t%x", &ignored); failed != nil || err != nil || ignored&(1<<31-1) != 0 { // the C library has signals from 32
 			t.Errorf("%q, %v", out, err)
 		}
 		return

@@ -60,7 +60,7 @@ func TestBadInput(t *testing.T) {
 		{"pty_read_at", args{"session_id": id, "stream": "stdin"}, fault.Invalid, "stream: want "},
 		{"pty_write", args{"session_id": id}, fault.Invalid, "data is required"},
 		{"pty_write", args{"session_id": id, "keys": []string{"any"}}, fault.Invalid, `unknown key "any"`},
-		{"pty_write", args{"session_id": id, "data": strings.Repeat("x", 1<<20+1)}, fault.Exhausted, "wait for the program to read"},
+		{"pty_write", args{"session_id": id, "data": strings.Repeat("x\n", 1<<19+1)}, fault.Exhausted, "wait for the program to read"},
 		{"pty_resize", args{"session_id": id, "cols": 100_000, "rows": 1}, fault.Invalid, "cols: want "},
 		{"pty_signal", args{"session_id": id, "sig": "USR9"}, fault.Invalid, "unsupported signal"},
 		{"pty_signal", args{"session_id": id, "sig": "SEGV"}, fault.Invalid, "unsupported signal"},

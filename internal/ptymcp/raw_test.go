@@ -87,6 +87,8 @@ func TestRawInput(t *testing.T) {
 		{"confirm_dangerous_command", `{ID,"command":"` + strings.Repeat("$(", 2_000) + `","justification":"` + long + `"}`, ""},
 		{"set_limits", `{"read_timeout_ms":-1}`, fault.Invalid},
 		{"set_default_cwd", `{"cwd":"\u0000"}`, fault.Invalid},
+		{"pty_write", `{ID,"data":"lone \ud800\n"}`, fault.Invalid},
+		{"pty_write", `{ID,"data":"bytes ` + "\xff\xfe" + `\n"}`, fault.Invalid},
 	} {
 		name := fmt.Sprintf("%s %.120s", row.tool, row.args)
 		raw, err := call(row.tool, row.args)
@@ -103,13 +105,13 @@ func TestRawInput(t *testing.T) {
 		{"pty_read_at", `{ID,"offset":"1e3"}`, `"text":""`},
 		{"pty_read_at", `{ID,"offset":1.0,"max_chars":"3"}`, `"text":"ead"`},
 		{"pty_resize", `{ID,"cols":"80.0","rows":2.4e1}`, `"ok"`},
-		{"pty_write", `{ID,"data":"nul \u0000 lone \ud800 bytes ` + "\xff\xfe" + `\n"}`, `"ok"`},
+		{"pty_write", `{ID,"data":"nul \u0000 text\n"}`, `"ok"`},
 	} {
 		if raw, err := call(row[0], row[1]); err != nil || !strings.Contains(string(raw), row[2]) {
 			t.Errorf("%s %.120s: %s, %v", row[0], row[1], raw, err)
 		}
 	}
-	w.until(t, id, "bytes \ufffd\ufffd\r\n")
+	w.until(t, id, " text\r\n")
 	if list, _ := w.leftovers(t); len(list) != 1 {
 		t.Errorf("%q", list)
 	}
