@@ -6,7 +6,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/upkeep"
 )
 
-// DoctorReport says what a host can do.
+// DoctorReport is the result of [Pyro.Doctor]: the checks of this host.
 type DoctorReport struct {
 	OK     bool    `json:"ok"` // no check failed, so RunInVM works
 	Checks []Check `json:"checks"`
@@ -34,7 +34,7 @@ const (
 	CheckFail = upkeep.CheckFail // no command can run
 )
 
-// DoctorRequest says what to examine.
+// DoctorRequest contains the parameters of [Pyro.Doctor].
 type DoctorRequest struct {
 	Environment string `json:"environment,omitempty"` // also examine the next start from this environment; see PrepareEnvironment
 

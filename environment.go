@@ -54,7 +54,7 @@ func (p *Pyro) InspectEnvironment(ctx context.Context, name string) (*Environmen
 	return &e, nil
 }
 
-// PullEnvironmentRequest says which environment to install.
+// PullEnvironmentRequest contains the parameters of [Pyro.PullEnvironment].
 type PullEnvironmentRequest struct {
 	Environment string `json:"environment"`     // a name from the catalogue, or an OCI reference.
 	Force       bool   `json:"force,omitempty"` // install it again, even if it is installed

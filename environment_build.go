@@ -50,7 +50,7 @@ type BuildEnvironmentRequest struct {
 // BuildEvent reports the progress of a build.
 type BuildEvent = build.Event
 
-// BuildStatus says what happened to a step of a build.
+// BuildStatus is the outcome of a step of a build.
 type BuildStatus = build.Status
 
 // These are the statuses of a step.
@@ -59,7 +59,7 @@ const (
 	BuildPrinted = build.Printed // the step printed the line Text.
 	BuildCached  = build.Cached  // an earlier build has done this step
 	BuildDone    = build.Done
-	BuildFailed  = build.Failed // Text says why
+	BuildFailed  = build.Failed // Text contains the cause
 )
 
 // BuildEnvironment builds an environment from a Dockerfile. Its steps run in machines. The results
@@ -170,8 +170,8 @@ func buildSecrets(all []Secret) (map[string]secret.Value, error) {
 	return read, nil
 }
 
-// CommitWorkspaceRequest says how to make an environment from a workspace. WorkspaceID and Name are
-// required.
+// CommitWorkspaceRequest contains the parameters of [Pyro.CommitWorkspace]. WorkspaceID and Name
+// are required.
 type CommitWorkspaceRequest struct {
 	WorkspaceID   string `json:"workspace_id"`
 	Name          string `json:"name"`                     // name of the environment, such as tool:1
@@ -180,10 +180,10 @@ type CommitWorkspaceRequest struct {
 	Progress ProgressFunc `json:"-"`
 }
 
-// CommitWorkspace makes an environment from the files of a workspace: the files of its environment
-// with all changes, and its files in /workspace. A new workspace of this environment begins with
-// these files in /workspace, unless it has a seed. The environment contains no running programs.
-// The workspace does not change.
+// CommitWorkspace creates an environment from the files of a workspace: the files of its
+// environment with all changes, and its files in /workspace. A new workspace of this environment
+// begins with these files in /workspace, unless it has a seed. The environment contains no running
+// programs. The workspace does not change.
 func (p *Pyro) CommitWorkspace(ctx context.Context, req CommitWorkspaceRequest) (*Environment, error) {
 	name, err := newName(req.Name)
 	if err != nil {

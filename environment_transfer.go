@@ -5,7 +5,8 @@ import (
 	"context"
 )
 
-// PushEnvironmentRequest says which environment to push. Environment is required.
+// PushEnvironmentRequest contains the parameters of [Pyro.PushEnvironment]. Environment is
+// required.
 type PushEnvironmentRequest struct {
 	Environment string `json:"environment"`      // an installed environment
 	Target      string `json:"target,omitempty"` // name in the registry; default: the name of the environment
@@ -34,7 +35,8 @@ func (p *Pyro) PushEnvironment(ctx context.Context, req PushEnvironmentRequest) 
 	return &PushedEnvironment{req.Environment, target, digest}, nil
 }
 
-// SaveEnvironmentRequest says where to save an environment. Both fields are required.
+// SaveEnvironmentRequest contains the parameters of [Pyro.SaveEnvironment]. Both fields are
+// required.
 type SaveEnvironmentRequest struct {
 	Environment string `json:"environment"` // an installed environment
 	OutputPath  string `json:"output_path"` // On the host. A tar archive if it ends in .tar, and otherwise a new folder.
@@ -62,7 +64,7 @@ func (p *Pyro) SaveEnvironment(ctx context.Context, req SaveEnvironmentRequest) 
 	return &SavedEnvironment{req.Environment, req.OutputPath}, nil
 }
 
-// LoadEnvironmentRequest says which OCI layout to load. Path is required.
+// LoadEnvironmentRequest contains the parameters of [Pyro.LoadEnvironment]. Path is required.
 type LoadEnvironmentRequest struct {
 	Path string `json:"path"`           // an OCI layout on the host: a folder or a tar archive
 	Name string `json:"name,omitempty"` // name of the environment; default: the name in the layout

@@ -4,7 +4,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
-// Isolation says how a machine is separated from the host.
+// Isolation is a level of isolation between a machine and the host.
 type Isolation string
 
 // The levels, strongest first.
@@ -22,7 +22,7 @@ const IsolationAuto = Isolation(machine.Auto)
 // Isolations are the levels that requests can name.
 var Isolations = []Isolation{IsolationAuto, IsolationKVM, IsolationGVisor, IsolationTCG}
 
-// ExecutionMode says where a command ran.
+// ExecutionMode is the place of a command's execution: in a machine or on the host.
 type ExecutionMode string
 
 // The modes.

@@ -11,7 +11,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-// NetworkPolicy says which networks a machine can reach, and whether the host can reach its ports.
+// NetworkPolicy controls which networks a machine can reach, and whether the host can reach its
+// ports.
 type NetworkPolicy string
 
 // The policies.
@@ -121,7 +122,7 @@ const (
 	VerdictRefused = "refused"
 )
 
-// NetworkLogRequest says which records to return.
+// NetworkLogRequest contains the parameters of [Pyro.NetworkLog].
 type NetworkLogRequest struct {
 	WorkspaceID string `json:"workspace_id"`
 	TailLines   int    `json:"tail_lines,omitempty"` // return the latest records, at most this number; default DefaultTailLines

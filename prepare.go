@@ -32,7 +32,8 @@ type Preparation struct {
 	NetworkStatus PreparationStatus `json:"network_status"`   // the status for a machine with a network
 }
 
-// PrepareEnvironmentRequest says what to prepare. The zero value prepares DefaultEnvironment.
+// PrepareEnvironmentRequest contains the parameters of [Pyro.PrepareEnvironment]. The zero value
+// prepares DefaultEnvironment.
 type PrepareEnvironmentRequest struct {
 	Environment string    `json:"environment,omitempty"` // default DefaultEnvironment.
 	Network     bool      `json:"network,omitempty"`     // prepare machines with a network, which have their own template under kvm and tcg.

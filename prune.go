@@ -7,7 +7,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/upkeep"
 )
 
-// PruneEnvironmentsRequest says how much to remove.
+// PruneEnvironmentsRequest contains the parameters of [Pyro.PruneEnvironments].
 type PruneEnvironmentsRequest struct {
 	All    bool `json:"all,omitempty"`     // also remove environments that are installed but not in use
 	DryRun bool `json:"dry_run,omitempty"` // remove nothing; the result lists what would be removed

@@ -91,7 +91,7 @@ func phasesOf(phases []machine.Phase) []Phase {
 	return all
 }
 
-// Encoding says how a JSON string represents bytes.
+// Encoding is the encoding of bytes in a JSON string.
 type Encoding string
 
 // The encodings.

@@ -10,7 +10,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-// AttachShellRequest says how to attach to a shell.
+// AttachShellRequest contains the parameters of [Pyro.AttachShell].
 type AttachShellRequest struct {
 	WorkspaceID string
 	ShellID     string

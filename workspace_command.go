@@ -47,7 +47,7 @@ type Cmd struct {
 	// Process is the running command. Start sets it.
 	Process *Process
 
-	// ProcessState says how the command ended. Wait sets it, unless the outcome is unknown.
+	// ProcessState is the outcome of the command. Wait sets it, unless the outcome is unknown.
 	ProcessState *ProcessState
 
 	workspace *Workspace

@@ -8,7 +8,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-// CopyToWorkspaceRequest says what to copy from the host into a workspace.
+// CopyToWorkspaceRequest contains the parameters of [Pyro.CopyToWorkspace].
 type CopyToWorkspaceRequest struct {
 	WorkspaceID string `json:"workspace_id"`
 	SourcePath  string `json:"source_path"`           // a file or a folder of the host; "/." at the end means the content of the folder.
@@ -22,7 +22,7 @@ type CopyToWorkspaceRequest struct {
 	Progress ProgressFunc `json:"-"`
 }
 
-// CopyFromWorkspaceRequest says what to copy from a workspace to the host.
+// CopyFromWorkspaceRequest contains the parameters of [Pyro.CopyFromWorkspace].
 type CopyFromWorkspaceRequest struct {
 	WorkspaceID string `json:"workspace_id"`
 	Path        string `json:"path"`        // any path in the machine: absolute, or relative to /workspace; "/." at the end means the content of the folder.

@@ -110,7 +110,7 @@ func (p *Pyro) ListCommands(ctx context.Context, id string) (*WorkspaceCommands,
 	return r, nil
 }
 
-// ReadCommandRequest says which output of a command to read.
+// ReadCommandRequest contains the parameters of [Pyro.ReadCommand].
 type ReadCommandRequest struct {
 	WorkspaceID string `json:"workspace_id"`
 	Sequence    int    `json:"sequence"`               // the number of the command in the history

@@ -31,8 +31,8 @@ type PatchSummary = patch.Summary
 // PatchedFile is one file that a patch changed.
 type PatchedFile = patch.File
 
-// PatchConflict says where a patch does not fit. An error of kind Precondition contains it: use
-// errors.As.
+// PatchConflict is the position of a hunk that does not apply, and the cause. An error of kind
+// Precondition wraps it; get it with errors.As.
 type PatchConflict = patch.Conflict
 
 // ApplyWorkspacePatch applies a unified patch to the files of a running workspace, completely or
@@ -59,7 +59,7 @@ func (p *Pyro) ApplyWorkspacePatch(ctx context.Context, req ApplyWorkspacePatchR
 	return r, nil
 }
 
-// DiffWorkspaceRequest says what to compare with the baseline.
+// DiffWorkspaceRequest contains the parameters of [Pyro.DiffWorkspace].
 type DiffWorkspaceRequest struct {
 	WorkspaceID    string   `json:"workspace_id"`
 	Paths          []string `json:"paths,omitempty"`           // paths below /workspace; compare only these paths and everything below them. Default: all files.
@@ -67,7 +67,7 @@ type DiffWorkspaceRequest struct {
 	Stat           bool     `json:"stat,omitempty"`            // omit the patch
 }
 
-// WorkspaceDiff says how /workspace differs from the baseline.
+// WorkspaceDiff contains the differences between /workspace and its baseline.
 type WorkspaceDiff struct {
 	WorkspaceID string        `json:"workspace_id"`
 	Changed     bool          `json:"changed"`

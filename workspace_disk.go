@@ -9,7 +9,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
 )
 
-// ListWorkspaceDiskRequest says which path to list.
+// ListWorkspaceDiskRequest contains the parameters of [Pyro.ListWorkspaceDisk].
 type ListWorkspaceDiskRequest struct {
 	WorkspaceID string `json:"workspace_id"`
 	Path        string `json:"path,omitempty"` // absolute, or relative to /workspace; default /workspace
@@ -67,7 +67,7 @@ func newDiskEntry(path string, info fs.FileInfo, target string) FileEntry {
 	return e
 }
 
-// ReadWorkspaceDiskRequest says which file to read.
+// ReadWorkspaceDiskRequest contains the parameters of [Pyro.ReadWorkspaceDisk].
 type ReadWorkspaceDiskRequest struct {
 	WorkspaceID string `json:"workspace_id"`
 	Path        string `json:"path"`                // absolute, or relative to /workspace
@@ -93,7 +93,7 @@ func (p *Pyro) ReadWorkspaceDisk(ctx context.Context, req ReadWorkspaceDiskReque
 	return &FileContent{req.WorkspaceID, listing.Escape(path), string(t.Content), t.Size, req.MaxBytes, t.Truncated}, nil
 }
 
-// ExportWorkspaceDiskRequest says where to copy the disks of a workspace.
+// ExportWorkspaceDiskRequest contains the parameters of [Pyro.ExportWorkspaceDisk].
 type ExportWorkspaceDiskRequest struct {
 	WorkspaceID string       `json:"workspace_id"`
 	OutputPath  string       `json:"output_path"`     // path on the host

@@ -54,8 +54,8 @@ type WorkspaceExecResult struct {
 
 	CommandResult
 
-	// HistoryError says why the history does not contain the command or its outcome. The command
-	// ran nevertheless.
+	// HistoryError is the reason why the history does not contain the command or its outcome. The
+	// command ran nevertheless.
 	HistoryError     string `json:"history_error,omitempty"`
 	HistoryErrorKind Kind   `json:"-"` // kind of HistoryError; empty if unknown
 }

@@ -40,7 +40,7 @@ type FileEntry struct {
 	LinkTarget   string       `json:"link_target,omitempty"` // target of a symbolic link
 }
 
-// ListWorkspaceFilesRequest says which path to list.
+// ListWorkspaceFilesRequest contains the parameters of [Pyro.ListWorkspaceFiles].
 type ListWorkspaceFilesRequest struct {
 	WorkspaceID string `json:"workspace_id"`
 	Path        string `json:"path,omitempty"` // a path below /workspace, absolute or relative to /workspace; default WorkspacePath
@@ -124,7 +124,7 @@ func (p *Pyro) ListWorkspaceFiles(ctx context.Context, req ListWorkspaceFilesReq
 	return r, nil
 }
 
-// ReadWorkspaceFileRequest says which file to read.
+// ReadWorkspaceFileRequest contains the parameters of [Pyro.ReadWorkspaceFile].
 type ReadWorkspaceFileRequest struct {
 	WorkspaceID string `json:"workspace_id"`
 	Path        string `json:"path"`
@@ -164,7 +164,7 @@ func (p *Pyro) ReadWorkspaceFile(ctx context.Context, req ReadWorkspaceFileReque
 	return &FileContent{req.WorkspaceID, workspace.Outside(inside), string(t.Content), t.Size, req.MaxBytes, t.Truncated}, nil
 }
 
-// WriteWorkspaceFileRequest says which file to write.
+// WriteWorkspaceFileRequest contains the parameters of [Pyro.WriteWorkspaceFile].
 type WriteWorkspaceFileRequest struct {
 	WorkspaceID string `json:"workspace_id"`
 	Path        string `json:"path"`

@@ -57,7 +57,7 @@ type FollowLogsRequest struct {
 	Entry func(CommandEntry) error
 }
 
-// LogsEnd says why FollowLogs ended.
+// LogsEnd is the reason why FollowLogs returned.
 type LogsEnd struct {
 	WorkspaceID string
 	State       WorkspaceState // StatePaused, or StateStopped after a stop, a reset or a deletion

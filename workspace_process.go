@@ -43,7 +43,7 @@ func (p *Process) Signal(sig os.Signal) error {
 // Kill calls Signal with SIGKILL.
 func (p *Process) Kill() error { return p.Signal(syscall.SIGKILL) }
 
-// ProcessState says how a command ended.
+// ProcessState is the outcome of a command that has ended.
 type ProcessState struct {
 	pid  int
 	exit program.Exit

@@ -9,7 +9,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-// PullWorkspaceSyncRequest says which changes to bring back to the host.
+// PullWorkspaceSyncRequest contains the parameters of [Pyro.PullWorkspaceSync].
 type PullWorkspaceSyncRequest struct {
 	WorkspaceID    string       `json:"workspace_id"`
 	HostPath       string       `json:"host_path,omitempty"`       // a folder of the host; default: the folder that the workspace was created from.
@@ -20,7 +20,8 @@ type PullWorkspaceSyncRequest struct {
 	Progress       ProgressFunc `json:"-"`
 }
 
-// Resolve says what to do with entries that both the workspace and the host have changed.
+// Resolve controls the handling of conflicts: entries that both the workspace and the host have
+// changed.
 type Resolve = pull.Resolution
 
 // The values of Resolve. The empty value means that conflicts are an error.

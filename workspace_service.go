@@ -39,7 +39,7 @@ const (
 	ServiceRestarting = ServiceState(workspace.ServiceRestarting) // its program has ended, and will be started again after a delay
 )
 
-// RestartPolicy says when the program of a service is started again after it has ended.
+// RestartPolicy controls whether pyro restarts a service after its program has ended.
 type RestartPolicy string
 
 // The policies.
@@ -71,7 +71,7 @@ const (
 	ReadyCommand ReadinessType = "command" // a command line for /bin/sh exits with 0
 )
 
-// Readiness says when a service is ready.
+// Readiness is the condition for a service to be ready.
 type Readiness struct {
 	Type   ReadinessType `json:"type"`
 	Target string        `json:"target"`

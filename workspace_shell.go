@@ -22,7 +22,7 @@ const (
 	MaxWaitForIdleMS = 10_000
 )
 
-// ShellState says whether a shell's program runs.
+// ShellState is the state of a shell's program.
 type ShellState string
 
 // The states of shells.
@@ -144,7 +144,7 @@ func (p *Pyro) ListShells(ctx context.Context, id string) (*WorkspaceShells, err
 	return r, nil
 }
 
-// ReadShellRequest says which output to read.
+// ReadShellRequest contains the parameters of [Pyro.ReadShell].
 type ReadShellRequest struct {
 	WorkspaceID   string `json:"workspace_id"`
 	ShellID       string `json:"shell_id"`

@@ -9,7 +9,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-// WorkspaceStats says how many resources a workspace used at a time.
+// WorkspaceStats is the resource use of a workspace at one point in time.
 type WorkspaceStats struct {
 	WorkspaceID string         `json:"workspace_id"`
 	Name        string         `json:"name"`
@@ -19,7 +19,7 @@ type WorkspaceStats struct {
 	Machine     *MachineStats  `json:"machine"`    // nil if the workspace does not run, or if its machine did not answer
 }
 
-// MachineStats says how many resources a machine used at a time.
+// MachineStats is the resource use of a machine at one point in time.
 type MachineStats struct {
 	CPUPercent    float64 `json:"cpu_percent"` // since the previous sample; 100 is one processor
 	CPUSeconds    float64 `json:"cpu_seconds"` // processor time on the host, since the machine was started or resumed

@@ -73,7 +73,7 @@ type RecentCommand struct {
 	DurationMS float64    `json:"duration_ms"`
 }
 
-// EditKind says how files were changed.
+// EditKind is the operation that changed files.
 type EditKind string
 
 // The kinds of edits.
@@ -102,8 +102,9 @@ type RecentEdit struct {
 	LinesRemoved int       `json:"lines_removed,omitempty"` // by a patch
 }
 
-// ActivityChanges says how /workspace differs from the baseline. It contains at most the first
-// MaxRecentChanges paths, and no patch. A reset to a snapshot does not change the baseline.
+// ActivityChanges contains the differences between /workspace and its baseline. It contains at most
+// the first MaxRecentChanges paths, and no patch. A reset to a snapshot does not change the
+// baseline.
 type ActivityChanges struct {
 	Available bool          `json:"available"`
 	Reason    string        `json:"reason,omitempty"` // why the changes are not available, for example because the workspace does not run
@@ -168,7 +169,7 @@ type RecentExport struct {
 	Bytes        int64        `json:"bytes"`
 }
 
-// SnapshotsActivity says which snapshots were created and deleted.
+// SnapshotsActivity lists the snapshots that were created and deleted.
 type SnapshotsActivity struct {
 	Named   int              `json:"named_count"`   // all existing snapshots, including snapshots from before the last reset.
 	Created int              `json:"created_count"` // existing snapshots that were created since SessionStartedAt.

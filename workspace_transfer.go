@@ -36,7 +36,7 @@ func octal(mode uint32) string {
 // text replaces invalid UTF-8 in a text, because JSON can't represent it.
 func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// PushWorkspaceSyncRequest says what to copy into a workspace.
+// PushWorkspaceSyncRequest contains the parameters of [Pyro.PushWorkspaceSync].
 type PushWorkspaceSyncRequest struct {
 	WorkspaceID    string       `json:"workspace_id"`
 	SourcePath     string       `json:"source_path"`               // path on the host: a folder, a .tar, .tar.gz or .tgz archive, or another file.
@@ -84,7 +84,7 @@ func (p *Pyro) PushWorkspaceSync(ctx context.Context, req PushWorkspaceSyncReque
 	}, nil
 }
 
-// ExportWorkspaceRequest says what to copy out of a workspace.
+// ExportWorkspaceRequest contains the parameters of [Pyro.ExportWorkspace].
 type ExportWorkspaceRequest struct {
 	WorkspaceID string `json:"workspace_id"`
 	Path        string `json:"path"`              // file or folder below /workspace

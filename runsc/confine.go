@@ -22,7 +22,7 @@ const newRoot = "/tmp"
 // /proc.
 const mapsFile = "/proc/self/maps"
 
-// leaveHost gives this process its own root in its own mount namespace. The root is read-only and
+// leaveHost moves this process to its own root in a new mount namespace. The root is read-only and
 // contains only mapsFile.
 func leaveHost() error {
 	if err := mountNewRoot(); err != nil {

@@ -16,7 +16,7 @@ type connection struct {
 	files  []*os.File // files of the last message, until takeFiles
 }
 
-// connect makes a connection from a file descriptor.
+// connect creates a connection from a file descriptor.
 func connect(fd int) (*connection, error) {
 	// Go's poller needs a non-blocking descriptor; a read then needs no thread.
 	if err := unix.SetNonblock(fd, true); err != nil {

@@ -24,7 +24,7 @@ func (h *held) hold(k *kernel.Kernel) {
 	}
 }
 
-// memoryOf gives a task's memory, or nil if the task has ended.
+// memoryOf returns a task's memory, or nil if the task has ended.
 func memoryOf(t *kernel.Task) (m *mm.MemoryManager) {
 	t.WithMuLocked(func(t *kernel.Task) { m = t.MemoryManager() })
 	return m

@@ -62,7 +62,7 @@ func allowAgain(m *nlmsg.Message) *nlmsg.Message {
 	return m
 }
 
-// StateTypeName gives the name of this type in saved machines. A saved machine contains this type
+// StateTypeName returns the name of this type in saved machines. A saved machine contains this type
 // if a netlink socket was open.
 func (*routes) StateTypeName() string { return "pyro.routes" }
 

@@ -153,7 +153,7 @@ func configure(o startConfig) (*config.Config, error) {
 	return config.NewFromFlags(flags)
 }
 
-// load makes the sentry.
+// load creates the sentry.
 func load(conf *config.Config, o startConfig) (*boot.Loader, error) {
 	controller, err := server.CreateSocket(controlName)
 	if err != nil {
@@ -211,7 +211,7 @@ func start(sentry *urpc.Client, o startConfig, restored <-chan struct{}) error {
 	return sentry.Call(boot.ContMgrRestore, saved, nil)
 }
 
-// rootOf gives the root of a machine if that root can be saved, otherwise nil.
+// rootOf returns the root of a machine, or nil if the root can't be saved.
 func rootOf(o startConfig) *root {
 	var archive *os.File
 	switch {

@@ -16,7 +16,7 @@ import (
 
 const interfaceName = "eth0"
 
-// links gives the configuration of a machine's network interfaces.
+// links returns the configuration of a machine's network interfaces.
 func links(o startConfig) boot.CreateLinksAndRoutesArgs {
 	args := boot.CreateLinksAndRoutesArgs{LoopbackLinks: []boot.LoopbackLink{boot.DefaultLoopbackLink}, IsRestore: o.Restore, AllowConnectedOnSave: true}
 	n := o.Network

@@ -124,7 +124,7 @@ func (q *quota) limited(w write, fn kernel.SyscallFn) kernel.SyscallFn {
 // blocksOf estimates the space that a write of this size needs on the host, in bytes.
 func blocksOf(written int64) int64 { return (written + usedBlock - 1) / usedBlock * usedBlock }
 
-// volumeFile gives the file of a descriptor, or nil if the file is not in the volume. The caller
+// volumeFile returns the file of a descriptor, or nil if the file is not in the volume. The caller
 // releases the reference.
 func volumeFile(t *kernel.Task, fd int32) *vfs.FileDescription {
 	file := t.GetFile(fd)

@@ -57,7 +57,7 @@ func renewBootID(k *kernel.Kernel, fs *vfs.Filesystem) error {
 	return nil
 }
 
-// newUUID gives a random UUID in the kernel's format.
+// newUUID returns a random UUID in the kernel's format.
 func newUUID() string {
 	var b [16]byte
 	rand.Read(b[:])

@@ -31,7 +31,7 @@ const (
 	pagesWaiting = 8
 )
 
-// kernelOf gives a machine's current kernel. A restore replaces the kernel. gVisor's loader does
+// kernelOf returns a machine's current kernel. A restore replaces the kernel. gVisor's loader does
 // not export this field.
 func kernelOf(l *boot.Loader) *kernel.Kernel { return (*kernel.Kernel)(unexportedField(l, "k")) }
 

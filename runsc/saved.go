@@ -15,9 +15,9 @@ import (
 	"gvisor.dev/gvisor/runsc/boot"
 )
 
-// savedState gives gVisor access to a saved machine. The pages are read while the machine runs.
-// gVisor reads the pages first that tasks need. Until the channel pages is closed, reads of pages
-// are slow.
+// savedState returns the options for gVisor to restore a saved machine. The pages are read while
+// the machine runs. gVisor first reads the pages that tasks need. savedState limits the rate of
+// reads until the channel pages is closed.
 //
 // gVisor reads the files through its interface for remote files, and this process serves them.
 // Otherwise gVisor would read the pages in 128 threads, which delay the start of the machine. It

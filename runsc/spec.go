@@ -48,8 +48,8 @@ func specOf(o startConfig) *specs.Spec {
 	}
 }
 
-// cachedFiles gives the maximum number of the volume's files in the sentry's cache. Each file uses
-// about 3 KiB and up to three of the gofer's descriptors. The cache can use half of these
+// cachedFiles returns the maximum number of the volume's files in the sentry's cache. Each file
+// uses about 3 KiB and up to three of the gofer's descriptors. The cache can use half of these
 // descriptors.
 func cachedFiles() uint64 {
 	var open unix.Rlimit

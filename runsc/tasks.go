@@ -89,7 +89,7 @@ func (l *taskLimit) limited(name string, fn kernel.SyscallFn) kernel.SyscallFn {
 	}
 }
 
-// room says whether the machine has room for another task.
+// room is the amount of free memory for another task.
 type room int
 
 const (

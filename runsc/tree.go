@@ -40,19 +40,19 @@ func newTree(k *kernel.Kernel) (*tree, error) {
 	return treeOn(k, k.VFS().NewDisconnectedMount(seen.Mount().Filesystem(), seen.Dentry(), &vfs.MountOptions{})), nil
 }
 
-// treeOn gives the tree for a mount that nothing else uses.
+// treeOn returns the tree for a mount that nothing else uses.
 func treeOn(k *kernel.Kernel, mount *vfs.Mount) *tree {
 	return &tree{ctx: k.SupervisorContext(), vfs: k.VFS(), user: auth.NewRootCredentials(k.RootUserNamespace()), root: vfs.MakeVirtualDentry(mount, mount.Root())}
 }
 
-// pathIn gives the operation for a path in a folder. The path can't lead out of the folder.
+// pathIn returns the operation for a path in a folder. The path can't lead out of the folder.
 func pathIn(folder vfs.VirtualDentry, path string) *vfs.PathOperation {
 	return &vfs.PathOperation{Root: folder, Start: folder, Path: fspath.Parse(path)}
 }
 
 func (t *tree) at(name string) *vfs.PathOperation { return pathIn(t.root, name) }
 
-// details gives the metadata that gVisor's description of the file system lacks.
+// details returns the metadata that gVisor's description of the file system lacks.
 func (t *tree) details(name string) (modified time.Time, xattrs map[string]string, err error) {
 	stat, err := t.vfs.StatAt(t.ctx, t.user, t.at(name), &vfs.StatOptions{Mask: linux.STATX_MTIME})
 	if err != nil {
@@ -74,7 +74,7 @@ func (t *tree) details(name string) (modified time.Time, xattrs map[string]strin
 	return modified, xattrs, err
 }
 
-// kind gives the type of a file, or 0 if the file does not exist.
+// kind returns the type of a file, or 0 if the file does not exist.
 func (t *tree) kind(name string) (linux.FileMode, error) {
 	stat, err := t.vfs.StatAt(t.ctx, t.user, t.at(name), &vfs.StatOptions{Mask: linux.STATX_TYPE})
 	if linuxerr.Equals(linuxerr.ENOENT, err) {

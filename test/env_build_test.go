@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 )
 
-// withEnvironment gives the program a cache of its own that contains only debian:12.
+// withEnvironment returns the program with its own cache, which contains only debian:12.
 func (p *program) withEnvironment() *program {
 	p.t.Helper()
 	digest, _ := p.object("env", "pull", environment)["digest"].(string)
@@ -237,7 +237,7 @@ func (p *program) moves(t *testing.T) {
 	}
 }
 
-// commits makes an environment from a workspace.
+// commits creates an environment from a workspace.
 func (p *program) commits(t *testing.T) {
 	t.Helper()
 	id := p.create()

@@ -29,8 +29,8 @@ import (
 // someTools prints an archive of a few programs and their libraries. Links become files.
 const someTools = `cd / && tar -chf - $(ldd /bin/sh /bin/sleep /bin/cat /usr/bin/id | grep -o '/[^ :]*' | sed 's:^/::' | sort -u)`
 
-// serveImage makes an image with a few programs of Debian and two users. It serves the image from a
-// registry in this process, and returns the image's name. The program gets a cache of its own.
+// serveImage creates an image with a few programs of Debian and two users. It serves the image from
+// a registry in this process, and returns the image's name. The program gets a cache of its own.
 func (p *program) serveImage(config v1.Config) (image string) {
 	p.t.Helper()
 	tools := p.run(nil, "run", "-q", environment, "--", "sh", "-c", someTools)

@@ -40,8 +40,8 @@ func newProgram(t *testing.T) *program {
 	return &program{t: t, state: t.TempDir(), temp: t.TempDir()}
 }
 
-// withCache gives the program a cache with its own templates. Environments and kernels are still
-// shared.
+// withCache returns the program with a cache that has its own templates. Environments and kernels
+// are still shared.
 func (p *program) withCache() *program {
 	p.t.Helper()
 	base, err := os.UserCacheDir()

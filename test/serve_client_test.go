@@ -13,7 +13,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/tracing/tracingtest"
 )
 
-// TestServeTemplates makes a template of a sandbox with a running program, and creates a sandbox
+// TestServeTemplates creates a template of a sandbox with a running program, and creates a sandbox
 // from it. It also checks the use of the team, the metrics and the traces.
 func TestServeTemplates(t *testing.T) {
 	t.Parallel()

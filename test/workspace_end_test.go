@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// reportedWithin is the maximum time until the status shows that a machine has ended. That takes at
-// most one second. The rest is for pyro on a busy host.
+// reportedWithin is the maximum time until the status shows that a machine has ended. pyro needs at
+// most one second for that; a busy host needs longer.
 const reportedWithin = 10 * time.Second
 
 // TestMachineEndIsReported checks that the status shows at once that a machine has ended, for every

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// gitProject makes a git checkout with a commit, with files that git ignores, and with a file that
-// is not committed.
+// gitProject creates a git checkout with a commit, with files that git ignores, and with a file
+// that is not committed.
 func gitProject(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()

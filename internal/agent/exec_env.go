@@ -29,13 +29,13 @@ type ExecEnv interface {
 	Start(path string, argv []string, attr *os.ProcAttr) (Process, error)
 	// Group creates the group for the processes of one exec.
 	Group() (Group, error)
-	// Path translates a path from a caller to a path in the environment. If the environment has no
+	// Path translates a caller's path to a path in the environment. If the environment has no
 	// /workspace of its own, Path maps /workspace to the volume.
 	Path(name string) string
-	// Files returns a folder, and the path below it of a path from a caller, which is absolute.
-	// Links and ".." must be resolved within the folder. The caller must call the function done
-	// when it no longer uses the folder. On the host, only paths in the volume are allowed; for
-	// others, the error is [ErrHostPath].
+	// Files resolves a caller's absolute path to a folder and a path below it. Links and ".." must
+	// be resolved within the folder. The caller must call the function done when it no longer uses
+	// the folder. On the host, only paths in the volume are allowed; for others, the error is
+	// [ErrHostPath].
 	Files(name string) (root int, path string, done func(), err error)
 	// Env returns variables for all processes, in addition to defaultEnv.
 	Env() []string
@@ -72,7 +72,7 @@ type Storage interface {
 	Quiesce(ctx context.Context) error
 }
 
-// Errors about file systems that are not mounted, or no longer.
+// Errors for file systems that are not mounted, or no longer mounted.
 var (
 	ErrNotReady = volume.ErrNotReady
 	ErrNoRoot   = fmt.Errorf("%w: the machine's root is not mounted", ErrNotReady)
@@ -80,7 +80,8 @@ var (
 	ErrQuiesced = volume.ErrClosed
 )
 
-// ErrHostPath means that a path is not in the volume, although the machine is the host itself.
+// ErrHostPath means that a path is outside of the volume. Paths outside are forbidden if the agent
+// runs on the host itself.
 var ErrHostPath = fmt.Errorf("it is not in %s, and host_compat allows no other paths, because they belong to the host", Workspace)
 
 // WorkspaceVariable is the environment variable that contains the path of the workspace. Workspace

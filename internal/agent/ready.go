@@ -100,7 +100,7 @@ func (p *process) awaitEnd(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// notReady says why a port that accepts connections does not count.
+// notReady is the reason why a port that accepts connections does not count as ready.
 type notReady string
 
 func (n notReady) Error() string { return string(n) }

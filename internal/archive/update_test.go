@@ -39,7 +39,7 @@ func applied(ctx context.Context, directory string, operations io.Reader) (volum
 	return v.Change(ctx, operations)
 }
 
-// userFolder makes a folder with files of a user, and returns it.
+// userFolder creates a folder with files of a user, and returns it.
 func userFolder(t *testing.T) string {
 	t.Helper()
 	target := filepath.Join(t.TempDir(), "project")

@@ -16,7 +16,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// folder makes a folder of the host. A name that ends in a slash is a folder, and a content that
+// folder creates a folder of the host. A name that ends in a slash is a folder, and a content that
 // begins with "-> " is a link.
 func folder(t *testing.T, entries ...string) view.Tree {
 	t.Helper()

@@ -123,7 +123,7 @@ func (b *builder) sourceOf(ctx context.Context, s *stage, name string) (*source,
 	return &source{tree: tree, owned: true}, nil
 }
 
-// export makes the environment.
+// export creates the environment.
 func (b *builder) export(ctx context.Context, s *state) (environment.Environment, error) {
 	c := s.config
 	recipe := environment.Recipe{Base: s.base.Digest, Layers: s.layers, Config: c}

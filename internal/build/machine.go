@@ -116,8 +116,8 @@ func removeHidden(ctx context.Context, agent *client.Client, lower view.Tree, la
 // list is the path of the list of changed files. No layer contains it.
 const list = "/dev/.pyro-changed"
 
-// layerOf makes a layer of the changes of a machine since its files were listed. The layer is empty
-// if nothing has changed.
+// layerOf creates a layer of the changes of a machine since its files were listed. The layer is
+// empty if nothing has changed.
 func (b *builder) layerOf(ctx context.Context, g *guest) (layer string, err error) {
 	now, err := takeInventory(ctx, g.Agent)
 	if err != nil {

@@ -226,7 +226,7 @@ func (b *builder) mountKey(ctx context.Context, st *stage, c *instructions.RunCo
 	return key, nil
 }
 
-// mount makes mounts. The caller must call unmount, which removes them and stores caches if the
+// mount creates mounts. The caller must call unmount, which removes them and stores caches if the
 // step has succeeded.
 func (b *builder) mount(ctx context.Context, g *guest, mounts []mount) (unmount func(context.Context, bool) error, env []string, err error) {
 	var made []func(context.Context, bool) error

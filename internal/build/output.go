@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Status says what happened to a step.
+// Status is the outcome of a step.
 type Status string
 
 // These are the statuses of a step.

@@ -68,7 +68,7 @@ func (b *builder) run(ctx context.Context, st *stage, c *instructions.RunCommand
 	return b.layerOf(ctx, g)
 }
 
-// refused says which targets the network policy refused while a step ran.
+// refused returns a message that lists the connections that the network policy refused.
 func refused(count int, first []network.Refusal) string {
 	var all []string
 	for _, one := range first {

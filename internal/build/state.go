@@ -13,7 +13,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/environment"
 )
 
-// state is what the steps of a stage have produced so far: files, and a configuration.
+// state contains the files and the configuration that the steps of a stage have produced so far.
 type state struct {
 	base   *environment.ImageRef
 	layers []string // digests, lowest first

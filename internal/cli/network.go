@@ -29,7 +29,7 @@ func hostNetworkFlags(f *pflag.FlagSet, use *bool, credentials *[]string) {
 	f.StringArrayVar(credentials, "host-network-credential", nil, "with --host-network-settings: also give the password or token with this `NAME` (repeatable)")
 }
 
-// explainRefusals says which targets the network policy refused while a command ran.
+// explainRefusals prints the connections that the network policy refused while a command ran.
 func explainRefusals(w io.Writer, r pyro.CommandResult, hint string) {
 	if r.NetworkRefused == 0 {
 		return

@@ -59,7 +59,7 @@ and started. The command says which settings wait.
 	return cmd
 }
 
-// explainWaiting says which settings a workspace does not have yet, on standard error.
+// explainWaiting prints the settings that will apply at the next start to standard error.
 func explainWaiting(w *pyro.Workspace) {
 	if len(w.AppliesAtNextStart) == 0 {
 		return

@@ -15,7 +15,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/secret"
 )
 
-// Identity is who sends a request, and what it is allowed to do.
+// Identity is the sender of a request with its permissions.
 type Identity struct {
 	Actor
 	Role   store.Role
@@ -85,7 +85,7 @@ func unauthenticated(reason string) *fault.Error {
 	return fault.Newf(fault.Permission, "%w: %s", ErrUnauthenticated, reason)
 }
 
-// NewKey makes an API key for the team of a user, and returns it with its record. Nobody can read
+// NewKey creates an API key for the team of a user, and returns it with its record. Nobody can read
 // the key again later. expires may be zero.
 func (c *Control) NewKey(ctx context.Context, by Actor, name string, scopes []string, expires time.Time) (store.Key, secret.Value, error) {
 	now := c.clock().UTC()
@@ -222,7 +222,8 @@ func (c *Control) begin(ctx context.Context, user, address string) (Session, err
 	return c.begun(ctx, v, token, address)
 }
 
-// newSession gives a session a new token.
+// newSession generates a token for a session. It returns the session with the hash of the token,
+// and the token.
 func newSession(v store.Session) (store.Session, secret.Value) {
 	token := newToken()
 	v.Hash = digest(token)

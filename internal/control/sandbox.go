@@ -286,7 +286,7 @@ func (c *Control) changeLocked(ctx context.Context, by Actor, id, action string,
 	return b, nil
 }
 
-// refused reports whether a host has certainly not done what it was asked for.
+// refused reports whether an error of a host proves that the host did not execute the request.
 func refused(err error) bool {
 	switch fault.KindOf(err) {
 	case fault.Invalid, fault.NotFound, fault.Precondition, fault.Exhausted, fault.Unsupported:

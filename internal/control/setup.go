@@ -24,7 +24,7 @@ const (
 	firstOwner = "owner@localhost"
 )
 
-// SetUp makes the first team, its owner and its first API key, if there is no team. It writes the
+// SetUp creates the first team, its owner and its first API key, if there is no team. It writes the
 // key to a file with mode 0600 if the file does not exist. It also makes the folder of the file. It
 // is idempotent: if it was interrupted, the next call finishes it.
 func (c *Control) SetUp(ctx context.Context, keyFile string) error {

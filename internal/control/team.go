@@ -76,7 +76,7 @@ func (c *Control) CreateTeam(ctx context.Context, by Actor, name string) (Member
 // maxSlug is the maximum length of the part of a slug that comes from the name of a team.
 const maxSlug = 40
 
-// slug makes a unique slug from the name and the ID of a team.
+// slug creates a unique slug from the name and the ID of a team.
 func slug(name, id string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(name) {

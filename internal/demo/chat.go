@@ -244,7 +244,7 @@ func errorText(body []byte) string {
 	return said
 }
 
-// hide makes a server's message safe to print. It returns one short line and redacts the key.
+// hide returns a server's message as one short line that is safe to print. It redacts the key.
 func (e *endpoint) hide(said string) string {
 	said = strings.Join(strings.Fields(shown(said, e.key)), " ")
 	if len(said) > 300 {

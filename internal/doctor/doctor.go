@@ -37,7 +37,7 @@ type Check struct {
 	Hint   string // a command or an action that fixes the problem
 }
 
-// Config says which folders and programs to check.
+// Config lists the folders and programs to check.
 type Config struct {
 	Dirs     dirs.Dirs
 	Store    *environment.Store

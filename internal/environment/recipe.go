@@ -20,7 +20,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
-// Recipe says what an environment consists of that was made on this host.
+// Recipe lists the parts of an environment that was built on this host.
 type Recipe struct {
 	Base   string    `json:"base"`             // digest of the image below the layers
 	Layers []string  `json:"layers,omitempty"` // digests, lowest first
@@ -106,7 +106,7 @@ func (s *Store) MakeFrom(ctx context.Context, env Environment, recipe Recipe, tr
 	})
 }
 
-// makeNamed makes an image with the function install, and gives it a name.
+// makeNamed creates an image with the function install and names it.
 func (s *Store) makeNamed(ctx context.Context, env Environment, recipe Recipe, report progress.Func, install func(*Environment) (*ImageRef, error)) (_ Environment, err error) {
 	defer func() { err = fault.Wrap(err, "make environment", env.Name) }()
 	waited := func() { report.Phase("waiting for another pyro", env.Name) }

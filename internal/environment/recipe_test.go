@@ -37,7 +37,7 @@ func addLayer(t *testing.T, l *Layers, text string) string {
 	return digest
 }
 
-// makeTool makes an environment of debian:12 with one layer.
+// makeTool creates an environment of debian:12 with one layer.
 func makeTool(t *testing.T, s *Store, name, text string) Environment {
 	t.Helper()
 	base, err := s.Use(t.Context(), "debian:12", nil)

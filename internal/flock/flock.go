@@ -24,7 +24,7 @@ var ErrHeld = errors.New("locked by another process")
 // Lock is a lock that this process holds.
 type Lock struct{ file *os.File }
 
-// Mode says whether a lock can be shared.
+// Mode is shared or exclusive.
 type Mode int
 
 // The modes of locks.

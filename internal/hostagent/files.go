@@ -25,7 +25,7 @@ const (
 	fileChunk  = 256 << 10 // bytes of file content in one stream message.
 )
 
-// checkPath replaces a path of a request by the path that it stands for, and checks it.
+// checkPath unescapes a path of a request in place, and checks it.
 func checkPath(op string, given *string) (err error) {
 	if *given, err = listing.Unescape(*given); err != nil {
 		return fault.New(fault.Invalid, op, "", "%w", err)

@@ -94,15 +94,16 @@ type Spec struct {
 	CreationID  string // unique to this call of Create
 	Template    string // ID of the template; if empty, Environment is used
 	Environment string
-	// NamedByClient says that a client chose the environment, not the operator. A name that is not
-	// installed may be a mistake. So Create contacts a registry only if the name includes one.
+	// NamedByClient is true if a client chose the environment, and false if the operator did. A
+	// client's name may be a mistake. So if the environment is not installed, Create contacts a
+	// registry only if the name includes one.
 	NamedByClient bool
 	VCPUs         int // for a template that is not flat, the VCPUs and MemoryMB of its machine
 	MemoryMB      int
 	DiskSizeMB    int // size of /workspace; a template has its own size
 }
 
-// Fork says what a fork copies from its source.
+// Fork selects the parts of the source that a fork copies.
 type Fork struct {
 	Live     bool   // also the memory and the processes
 	Snapshot string // the name of a snapshot; if empty, the present state

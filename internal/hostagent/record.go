@@ -39,8 +39,8 @@ type record struct {
 	DefaultEnv  map[string]string `json:"default_env,omitempty"`
 	CreatedAt   time.Time         `json:"created_at"`
 	LastActive  time.Time         `json:"last_active_at"`
-	// Inactive says that the last pause was automatic and that no client has acknowledged it. It is
-	// set before the pause.
+	// Inactive is true if the last pause was automatic and no client has acknowledged it. It is set
+	// before the pause.
 	Inactive bool `json:"paused_for_inactivity,omitempty"`
 }
 

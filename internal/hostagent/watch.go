@@ -218,9 +218,9 @@ func (w *watcher) change(id string) {
 	}
 }
 
-// next takes a marked sandbox. The caller then reads and sends its state, even if it is the state
-// that was sent before: a client that asked in between has seen another one. known reports whether
-// the client knows the sandbox. From now on, it counts as known.
+// next takes a marked sandbox. The caller must then read and send its state, even if the same state
+// was sent before. The client may have read another state in between. known reports whether the
+// client knows the sandbox. From now on, it counts as known.
 func (w *watcher) next() (id string, known, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

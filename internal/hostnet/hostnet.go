@@ -19,7 +19,8 @@ type Setting struct {
 	// Credential is the name under which the caller can ask for the password or token. It is empty
 	// if the setting contains none.
 	Credential string `json:"credential,omitempty"`
-	// Unusable says why a machine can't use the setting, which is then not given.
+	// Unusable is the reason why a machine can't use the setting. If it is set, machines do not get
+	// the setting.
 	Unusable string `json:"unusable,omitempty"`
 
 	variables []string     // environment variables that get the value in a machine

@@ -86,7 +86,7 @@ type Driver interface {
 	// Features are the properties of the driver's machines on this host.
 	Features() Features
 	// Prove starts a machine to check that this host can run one. If an earlier success is
-	// recorded, Prove does not start a machine. The error gives the reason and has a hint.
+	// recorded, Prove does not start a machine. The error contains the reason and has a hint.
 	// Idempotent.
 	Prove(ctx context.Context, report progress.Func) error
 	// Start starts a machine and returns when callers can dial the machine's link. The agent might
@@ -144,8 +144,8 @@ type Machine interface {
 	PID() int
 	// Done is closed when the machine has ended, for any reason.
 	Done() <-chan struct{}
-	// Err says why the machine ended. It is nil before Done is closed, and after Close has ended
-	// the machine.
+	// Err returns the reason why the machine ended. It is nil before Done is closed, and after
+	// Close has ended the machine.
 	Err() error
 	// Close ends the machine at once and returns when all of its processes are gone. Idempotent.
 	Close() error

@@ -8,17 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NewStream makes a socket pair for a driver. The socket near is pyro's end. The process that runs
-// the machine inherits the socket far. The sockets have no name, so no other process can connect.
-// The caller closes both.
+// NewStream creates a socket pair for a driver. The socket near is pyro's end. The process that
+// runs the machine inherits the socket far. The sockets have no name, so no other process can
+// connect. The caller closes both.
 func NewStream() (near net.Conn, far *os.File, err error) { return pair(unix.SOCK_STREAM) }
 
 // linkBuffer is the maximum size of the frames that are in flight in one direction of a link, in
 // bytes. The host's own limit is usually a tenth of that, but it does not apply to root.
 const linkBuffer = 4 << 20
 
-// NewLink makes a socket pair, like [NewStream], for a machine's link to a network. Each packet is
-// an Ethernet frame.
+// NewLink creates a socket pair, like [NewStream], for a machine's link to a network. Each packet
+// is an Ethernet frame.
 func NewLink() (near net.Conn, far *os.File, err error) {
 	if near, far, err = pair(unix.SOCK_SEQPACKET); err != nil {
 		return nil, nil, err

@@ -53,8 +53,8 @@ type Tool struct {
 	call    func(ctx context.Context, args json.RawMessage, report func(string)) (any, error)
 }
 
-// Bind makes a tool from an operation. The arguments are the JSON form of the operation's request.
-// The operation reports its progress by calling report.
+// Bind creates a tool from an operation. The arguments are the JSON form of the operation's
+// request. The operation reports its progress by calling report.
 func Bind[Req, Res any](name, description string, kind Kind, args []Arg, operation func(ctx context.Context, req Req, report func(string)) (Res, error)) Tool {
 	t := Tool{Name: name, Description: description, Kind: kind, Args: args, Request: reflect.TypeFor[Req](), Result: reflect.TypeFor[Res](), input: objectOf(args)}
 	t.output = outputOf(name, []reflect.Type{t.Result})

@@ -13,12 +13,12 @@ import (
 	"github.com/pyro-mcp/pyro/internal/rpc"
 )
 
-// Machine says what an operation needs of the machine of its workspace. Only operations that need
-// something can be called from other hosts, see [RemoteOperations].
+// Machine is the state that an operation needs the machine of its workspace to be in. Other hosts
+// can't call operations with the zero value, see [RemoteOperations].
 type Machine int
 
-// The needs of operations. Operations with the zero value can't be called from other hosts: they
-// use files of the host, change its other workspaces, or need its operator.
+// Values of Machine. Operations with the value local use files of the host, change its other
+// workspaces, or need its operator.
 const (
 	local           Machine = iota
 	NeedsRecords            // only records and disks: the machine can be in any state

@@ -111,8 +111,8 @@ func createSandbox(t Tool, to Sandboxes) mcp.Tool {
 	return controlled(to.Create)(t)
 }
 
-// forkSandboxes makes forks one after the other. If a fork fails, the result has the earlier forks
-// and the error.
+// forkSandboxes creates forks one after the other. If a fork fails, the result has the earlier
+// forks and the error.
 func forkSandboxes(ctx context.Context, to Sandboxes, req ForkSandbox) (*Forks, error) {
 	all := &Forks{ForkedWorkspaces: &pyro.ForkedWorkspaces{WorkspaceID: req.WorkspaceID, Workspaces: []pyro.Workspace{}}}
 	for range max(1, req.Count) {

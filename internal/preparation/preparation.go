@@ -32,7 +32,7 @@ const (
 	Stale Status = "stale" // some files are damaged or depend on parts that have changed, and must be created again
 )
 
-// Config says which folders and drivers to check.
+// Config lists the folders and drivers to check.
 type Config struct {
 	Dirs     dirs.Dirs
 	Store    *environment.Store

@@ -18,7 +18,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// problem is what a small page says.
+// problem is the content of an error page.
 type problem struct {
 	Title, Text, Hint string
 }
@@ -89,7 +89,8 @@ func (h *Handler) failWith(w http.ResponseWriter, r *http.Request, err error) {
 
 func sentence(err error) string { return fault.Printable(err.Error()) + "." }
 
-// otherPorts says on which ports programs listen. Only the team of the sandbox gets to know that.
+// otherPorts returns a hint that lists the ports with listening programs. It returns "" if the
+// visitor is not in the team of the sandbox.
 func (h *Handler) otherPorts(ctx context.Context, v *visit) string {
 	const start = "Start a program that listens on this port, on 127.0.0.1 or on all addresses."
 	if !v.visitor.Team() {

@@ -22,7 +22,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Command says what to run. Only Argv must be set.
+// Command describes a program to run. Only Argv is required.
 type Command struct {
 	ID      string // identifies the command in later calls; empty: a random ID
 	Argv    []string
@@ -124,7 +124,8 @@ func (p process) Resize(ctx context.Context, cols, rows int) error {
 	return p.controller.Resize(ctx, p.id, cols, rows)
 }
 
-// Position says how many bytes of each stream of a program have been transferred since its start.
+// Position is the number of bytes of each stream of a program that were transferred since its
+// start.
 type Position struct {
 	Stdout uint64 `json:"stdout,omitempty"`
 	Stderr uint64 `json:"stderr,omitempty"`

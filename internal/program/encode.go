@@ -7,7 +7,7 @@ import (
 	programv1 "github.com/pyro-mcp/pyro/internal/gen/program/v1"
 )
 
-// Encode returns the protobuf form of a command. stdin says whether the command reads input.
+// Encode returns the protobuf form of a command. stdin is true if the command reads input.
 func (c *Command) Encode(stdin bool) *programv1.Command {
 	m := &programv1.Command{
 		ExecId: c.ID, Argv: c.Argv, Env: c.Env, Cwd: c.Cwd, User: c.User, Stdin: stdin,

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Exit says how a program ended. The database stores its JSON form.
+// Exit is the outcome of a program that has ended. The database stores its JSON form.
 type Exit struct {
 	Code        int    `json:"exit_code"` // 0 to 255; 128 + Signal if a signal ended it; 126 or 127 if it was not started
 	Signal      int    `json:"signal,omitempty"`

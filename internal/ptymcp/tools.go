@@ -28,7 +28,7 @@ var (
 	argOtherOwner = mcp.String("owner", "")
 )
 
-// bind makes a tool that accepts lenient forms of its arguments. After a successful call, the
+// bind creates a tool that accepts lenient forms of its arguments. After a successful call, the
 // connection can read the resources of the owner that the call named.
 func bind[Req, Res any](name, description string, kind mcp.Kind, args []mcp.Arg, operation func(context.Context, Req, func(string)) (Res, error)) mcp.Tool {
 	return mcp.Bind(name, description, kind, args, func(ctx context.Context, req Req, report func(string)) (Res, error) {

@@ -22,7 +22,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Resolution says what to do with conflicts.
+// Resolution controls the handling of conflicts.
 type Resolution string
 
 // Values of Resolution. As in git, "ours" is the side that gets the changes.
@@ -38,9 +38,10 @@ type Change struct {
 	Path   string      `json:"path"`
 	Status diff.Status `json:"status"`
 	Kind   diff.Kind   `json:"kind"`
-	// Conflict says why the change does not fit the folder. It is empty if the change fits.
+	// Conflict is the reason why the change can't be applied to the folder. It is empty if there is
+	// no conflict.
 	Conflict string `json:"conflict,omitempty"`
-	// Result says what the pull does about the change.
+	// Result is the effect of the pull on the entry.
 	Result Result `json:"result"`
 }
 

@@ -40,7 +40,7 @@ type Method struct {
 	call func(ctx context.Context, params json.RawMessage, c *Call) (any, error)
 }
 
-// Bind makes a method from an operation. The params are the JSON form of the operation's request.
+// Bind creates a method from an operation. The params are the JSON form of the operation's request.
 // Unknown fields are an error.
 func Bind[Req, Res any](name, as string, operation func(ctx context.Context, req Req, c *Call) (Res, error)) Method {
 	m := Method{Name: name, As: as, Request: reflect.TypeFor[Req](), Result: reflect.TypeFor[Res]()}

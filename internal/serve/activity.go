@@ -10,7 +10,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/control/store"
 )
 
-// Egress says what a sandbox can reach. It is fixed when the sandbox is created.
+// Egress contains the egress rules of a sandbox. It is fixed when the sandbox is created.
 type Egress struct {
 	SandboxID string   `json:"sandbox_id"`
 	Policy    string   `json:"network_policy" enum:"off,egress,published"`
@@ -18,7 +18,7 @@ type Egress struct {
 	Deny      []string `json:"egress_deny"`
 }
 
-// networkQuery says which records of a network log to return.
+// networkQuery selects records of a network log.
 type networkQuery struct {
 	ByID
 	TailLines int  `query:"tail_lines" minimum:"1" maximum:"1048576" doc:"The latest records; default 200"`

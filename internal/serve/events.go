@@ -24,7 +24,7 @@ const (
 	maxEventStreams  = 256              // of a team
 )
 
-// Event says that a record of the team has changed.
+// Event reports a change of a record of the team.
 type Event struct {
 	ID      int64             `json:"id"`
 	Type    string            `json:"type" example:"sandbox.status"`

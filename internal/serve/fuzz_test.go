@@ -27,7 +27,7 @@ import (
 // secretMark is in the metadata of the sandbox of another team.
 const secretMark = "secret-of-another-team"
 
-// fuzzed is a world for requests that a fuzzer makes.
+// fuzzed is a world that serves the requests of a fuzzer.
 type fuzzed struct {
 	*world
 	own, foreign string // sandboxes
@@ -74,7 +74,7 @@ func (z *fuzzed) begin(t *testing.T) {
 	}
 }
 
-// do answers a request, and checks what every answer has.
+// do sends a request to the server, and checks the properties that all answers must have.
 func (z *fuzzed) do(r *http.Request) *httptest.ResponseRecorder {
 	t := z.t
 	t.Helper()

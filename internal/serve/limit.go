@@ -28,8 +28,8 @@ const (
 	addressBurst = 60
 )
 
-// maxBuckets bounds the buckets of a limiter. The bucket that was not used for the longest time
-// goes first.
+// maxBuckets is the maximum number of buckets of a limiter. If there are more, the limiter drops
+// the least recently used bucket.
 const maxBuckets = 10_000
 
 // limiter limits how often each of many senders can do something.

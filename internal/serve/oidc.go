@@ -234,7 +234,7 @@ func (p *provider) exchange(r *http.Request, a attempt, code string) (e control.
 	}, nil
 }
 
-// claims are what a provider says of a user.
+// claims are the claims about a user in the provider's ID token.
 type claims struct {
 	Email    string `json:"email"`
 	Verified any    `json:"email_verified"` // some providers send a text

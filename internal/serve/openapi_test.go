@@ -33,8 +33,7 @@ func published(w *world) *huma.OpenAPI {
 // document is the part of a document that the tests change.
 type document map[string]any
 
-// newDocument returns a document without the schemas that only the second spelling of sandboxes
-// uses.
+// newDocument parses a document and removes the schemas that only /v1/capsules uses.
 func newDocument(t *testing.T, text []byte) document {
 	t.Helper()
 	var doc document

@@ -77,7 +77,8 @@ func (s *Server) pty(c *socket, in *ByID) error {
 	return nil
 }
 
-// attach returns the request for the first frame of a client.
+// attach returns the request to the host agent for a client's first frame. It fails if the frame's
+// type is neither start nor connect.
 func attach(id string, f frame) (*pb.PtyAttachRequest, error) {
 	req := &pb.PtyAttachRequest{SandboxId: id, Tag: f.Tag, Cols: f.Cols, Rows: f.Rows, Offset: &f.Offset}
 	switch f.Type {

@@ -29,7 +29,7 @@ func serviceIn(in *ByName) (string, service, pyro.Service) {
 	return in.ID, service{in.Name}, pyro.Service{}
 }
 
-// logQuery says how much of the output of a service to read.
+// logQuery limits the output of a service to read.
 type logQuery struct {
 	ByName
 	TailLines int  `query:"tail_lines" minimum:"1" maximum:"1048576" doc:"The last lines of each stream; default 200"`

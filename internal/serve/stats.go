@@ -12,7 +12,7 @@ import (
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
 )
 
-// Stats is what the running sandboxes of a team use.
+// Stats is the resource use of a team's running sandboxes.
 type Stats struct {
 	Range   string       `json:"range"`
 	Current StatsCurrent `json:"current"`
@@ -20,7 +20,7 @@ type Stats struct {
 	Series  StatsSeries  `json:"series"`
 }
 
-// StatsCurrent is the present use.
+// StatsCurrent is the current use.
 type StatsCurrent struct {
 	Running   int64     `json:"running_count"`
 	VCPUs     int64     `json:"vcpus_reserved"`
@@ -28,14 +28,15 @@ type StatsCurrent struct {
 	SampledAt time.Time `json:"sampled_at"`
 }
 
-// StatsPeaks is the maximum of each use in the last 30 days.
+// StatsPeaks contains the maximum of each resource in the last 30 days.
 type StatsPeaks struct {
 	Running  int64 `json:"running_count"`
 	VCPUs    int64 `json:"vcpus"`
 	MemoryMB int64 `json:"memory_mb"`
 }
 
-// StatsSeries is the maximum of each use in each interval. The lists have the same length.
+// StatsSeries contains the maximum of each resource in each interval. The lists have the same
+// length.
 type StatsSeries struct {
 	Labels   []time.Time `json:"labels" doc:"The end of each interval"`
 	Running  []int64     `json:"running"`

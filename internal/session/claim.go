@@ -12,8 +12,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/flock"
 )
 
-// Claim says which client uses a session. The contract calls a claim a lease. All clients can use a
-// session that has no claim. Claims coordinate clients; the owner and the scope restrict them.
+// Claim records the client that uses a session. The contract calls a claim a lease. All clients can
+// use a session that has no claim. Claims coordinate clients; the owner and the scope restrict
+// them.
 type Claim struct {
 	Client string    `json:"client_id,omitempty"` // empty: no client has claimed the session
 	Since  time.Time `json:"since,omitzero"`

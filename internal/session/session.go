@@ -20,7 +20,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// Backend says where the program of a session runs.
+// Backend is the kind of environment that runs the program of a session.
 type Backend string
 
 // The backends.
@@ -30,7 +30,7 @@ const (
 	Workspace  Backend = "workspace"  // a shell in the machine of a workspace
 )
 
-// Scope says which operations a session allows. Each scope includes the scopes before it.
+// Scope limits the operations that a session allows. Each scope includes the scopes before it.
 type Scope string
 
 // The scopes.
@@ -84,7 +84,7 @@ type Spec struct {
 	CreatedAt     time.Time         `json:"created_at"`
 }
 
-// ExitReason says why a session ended.
+// ExitReason is the reason for the end of a session.
 type ExitReason string
 
 // The reasons.

@@ -25,7 +25,7 @@ const (
 	creationRetry = 5 * time.Millisecond
 )
 
-// Lock says when a transaction takes its lock.
+// Lock is the time at which a transaction takes its lock.
 type Lock string
 
 // The kinds of locks.

@@ -31,7 +31,7 @@ type ServiceSpec struct {
 	Restart   RestartPolicy     `json:"restart,omitempty"` // empty: never
 }
 
-// RestartPolicy says when a service is started again after its program has ended.
+// RestartPolicy controls whether a service is restarted after its program has ended.
 type RestartPolicy string
 
 // The policies.

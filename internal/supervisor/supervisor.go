@@ -69,8 +69,8 @@ type Network struct {
 	Records func(network.Record) // called with the network's records, from many goroutines at once; can be nil
 }
 
-// Machine is a started machine whose agent has been reached and renewed. It is safe for concurrent
-// use.
+// Machine is a started machine. Its agent is connected, and has the identity and clock of this
+// start. Machine is safe for concurrent use.
 type Machine struct {
 	ID    string
 	Agent *client.Client

@@ -13,7 +13,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// Commit says how to make an environment from a workspace.
+// Commit contains the parameters of [Manager.Commit].
 type Commit struct {
 	ID            string // of the workspace
 	Name          string // full name of the environment, see [environment.NewName]
@@ -21,9 +21,9 @@ type Commit struct {
 	Progress      progress.Func
 }
 
-// Commit makes an environment from the files of a workspace: its root, and its files in /workspace.
-// The workspace can run meanwhile, and does not change. The environment contains no running
-// programs. Unsupported: the workspace has no disk.
+// Commit creates an environment from the files of a workspace: its root, and its files in
+// /workspace. The workspace can run meanwhile, and does not change. The environment contains no
+// running programs. Unsupported: the workspace has no disk.
 func (m *Manager) Commit(ctx context.Context, c Commit) (environment.Environment, error) {
 	made, err := m.commit(ctx, c)
 	return made, fault.Wrap(err, "make environment of workspace", c.ID)

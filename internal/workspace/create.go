@@ -132,7 +132,7 @@ func (m *Manager) plan(ctx context.Context, spec Spec) (w store.Workspace, featu
 }
 
 // make creates the folder, the disks (with fill), the machine and the record, in this order. The
-// workspace exists when the record exists.
+// workspace exists as soon as its record is written.
 func (m *Manager) make(ctx context.Context, w store.Workspace, report progress.Func, blocks bool,
 	fill func(context.Context, storage.Folder) (store.Disks, store.Seed, error)) (Workspace, error) {
 	folder, lock, err := m.newFolder(w.ID)

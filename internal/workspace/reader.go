@@ -82,7 +82,7 @@ func (r *reader) close() {
 	r.client.Close()
 }
 
-// errUnreadable says that the host's user can't read a file, although root of the machine can.
+// errUnreadable means that the host's user can't read a file, although root of the machine can.
 var errUnreadable = errors.New("the user can't read it")
 
 // readable returns an error unless pyro's user owns all files and is allowed to read them. The user

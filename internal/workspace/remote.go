@@ -2,8 +2,8 @@ package workspace
 
 import "github.com/pyro-mcp/pyro/internal/supervisor/remote"
 
-// Types of package remote. Shell is a program that outlives its caller. Exit says how a command
-// ended. CommandOutput is output of a command. Usage describes used resources.
+// Types of package remote. Shell is a program that outlives its caller. Exit is the outcome of a
+// command. CommandOutput is output of a command. Usage describes used resources.
 type (
 	Exit          = remote.Exit
 	Shell         = remote.Shell

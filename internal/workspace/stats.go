@@ -14,7 +14,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// Sample says how many resources a workspace used at a time.
+// Sample is the resource use of a workspace at one point in time.
 type Sample struct {
 	Workspace
 	At        time.Time

@@ -19,16 +19,16 @@ type Tree interface {
 	// Remove removes a file or folder and everything below it. It is no error if the name does not
 	// exist.
 	Remove(name string) error
-	// Folder makes a folder, unless the folder exists. If the name is another kind of file, Folder
-	// removes that file first.
+	// Folder creates a folder, unless the folder exists. If the name is another kind of file,
+	// Folder removes that file first.
 	Folder(name string) error
-	// File makes an empty file. The name does not exist.
+	// File creates an empty file. The name does not exist.
 	File(name string) (File, error)
-	// Symlink makes a symbolic link. The name does not exist.
+	// Symlink creates a symbolic link. The name does not exist.
 	Symlink(name, target string) error
-	// Link makes a hard link. The new name does not exist.
+	// Link creates a hard link. The new name does not exist.
 	Link(old, name string) error
-	// Node makes a FIFO or a device. The name does not exist. The parameter kind is the type flag
+	// Node creates a FIFO or a device. The name does not exist. The parameter kind is the type flag
 	// in the archive.
 	Node(name string, kind byte, major, minor uint32) error
 	// Set sets the metadata of a file.

@@ -37,7 +37,7 @@ func archive(t testing.TB, entries ...content) []byte {
 	return b.Bytes()
 }
 
-// holes gives the entry of a sparse file. The content begins with the given numbers.
+// holes returns the entry of a sparse file. The content begins with the given numbers.
 func holes(size string, numbers ...uint64) content {
 	var b []byte
 	for _, n := range numbers {

@@ -156,7 +156,7 @@ const page = 4096
 
 var changed = time.Unix(1700000000, 123456789)
 
-// written gives the layer that Write makes from a description. Each letter of the alphabet fills
+// written returns the layer that Write makes from a description. Each letter of the alphabet fills
 // one page.
 func written(t testing.TB, entries []entry) []byte {
 	t.Helper()

@@ -3,7 +3,7 @@
 //	cd tools && go run ./sameprogram BASE
 //
 // It prints each Go file whose program differs, and each that was added or removed. The exit code
-// is 0 if there are none, 1 if there are some, and 2 after an error. It does not compare other files.
+// is 0 if there are none, 1 if there are some, and 2 after an error. It compares no other files.
 package main
 
 import (

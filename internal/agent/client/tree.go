@@ -15,7 +15,7 @@ import (
 // Owner is a user and a group, by their numbers.
 type Owner struct{ UID, GID int }
 
-// Unpacked counts what PutTree has written.
+// Unpacked counts the entries and bytes that PutTree has written.
 type Unpacked struct {
 	Files    int64
 	Folders  int64 // new ones

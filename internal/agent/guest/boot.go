@@ -14,7 +14,7 @@ import (
 // bootFile contains the kernel's boot ID. After the first read, the kernel never changes this ID.
 const bootFile = "/proc/sys/kernel/random/boot_id"
 
-// newBoot gives a new boot ID to a machine that was restored or forked from a saved machine.
+// newBoot sets a new boot ID if the machine was restored or forked from a saved machine.
 func (e *execEnv) newBoot(m *agentv1.RenewRequest) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -59,7 +59,7 @@ type cgroup struct {
 	killed bool   // its members can't start processes
 }
 
-// newGroups makes the shared cgroup below root. limit is the maximum number of its processes and
+// newGroups creates the shared cgroup below root. limit is the maximum number of its processes and
 // threads; 0 selects maxProcesses.
 func newGroups(root string, limit int64) (*groups, error) {
 	g := &groups{path: filepath.Join(root, userGroup)}

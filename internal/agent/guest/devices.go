@@ -21,7 +21,7 @@ var deviceLinks = map[string]string{
 	"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2", "ptmx": "pts/ptmx",
 }
 
-// makeDevices makes device nodes and links in an empty folder.
+// makeDevices creates device nodes and links in an empty folder.
 func makeDevices(dev string) error {
 	for _, d := range devices {
 		path := filepath.Join(dev, d.name)

@@ -49,7 +49,7 @@ type namespace struct {
 
 var _ agent.ExecEnv = (*execEnv)(nil)
 
-// newExecEnv makes an execEnv without a namespace. rooted means that the root is already mounted.
+// newExecEnv creates an execEnv without a namespace. rooted means that the root is already mounted.
 func newExecEnv(abilities Abilities, rooted bool) (e *execEnv, err error) {
 	e = &execEnv{abilities: abilities, rooted: rooted, own: rooted}
 	if abilities.Cgroups {
@@ -132,7 +132,7 @@ func (n *namespace) dead() bool {
 	}
 }
 
-// newNamespace makes a namespace. volume means that the volume is mounted, so that the namespace
+// newNamespace creates a namespace. volume means that the volume is mounted, so that the namespace
 // includes it.
 func newNamespace(volume, makeNodes bool) (*namespace, error) {
 	n := &namespace{gone: make(chan struct{})}
@@ -203,8 +203,8 @@ func (e *execEnv) Start(path string, argv []string, attr *os.ProcAttr) (agent.Pr
 	return started, nil
 }
 
-// Group makes a group. It uses a cgroup if the agent has Abilities.Cgroups, and otherwise searches
-// /proc.
+// Group creates a group. It uses a cgroup if the agent has Abilities.Cgroups, and otherwise
+// searches /proc.
 func (e *execEnv) Group() (agent.Group, error) {
 	if e.groups == nil {
 		return treeGroup{proctree.NewGroup(os.Getpid())}, nil

@@ -62,7 +62,7 @@ func ask(fd int, requests []request) (answers []syscall.NetlinkMessage, failed e
 	return answers, failed
 }
 
-// message makes a request that asks for an acknowledgement. ask sets the sequence number.
+// message creates a request that asks for an acknowledgement. ask sets the sequence number.
 func message(kind, flags uint16, header []byte, attributes ...[]byte) []byte {
 	b := make([]byte, unix.SizeofNlMsghdr, 128)
 	b = append(b, header...)
@@ -75,7 +75,7 @@ func message(kind, flags uint16, header []byte, attributes ...[]byte) []byte {
 	return b
 }
 
-// attribute makes an attribute, padded to a multiple of 4 bytes.
+// attribute creates an attribute, padded to a multiple of 4 bytes.
 func attribute(kind uint16, value []byte) []byte {
 	n := unix.SizeofRtAttr + len(value)
 	b := make([]byte, (n+3)&^3)

@@ -68,7 +68,7 @@ func setMAC(mac [6]byte) error {
 	return nil
 }
 
-// configure gives the interface the addresses and routes of a link, and removes all others. It
+// configure sets the addresses and routes of a link on the interface, and removes all others. It
 // sends two batches of requests. The first one reads the current state, and the second one changes
 // it.
 func configure(l agent.Link) error {

@@ -112,8 +112,8 @@ func code() []byte {
 	return unsafe.Slice((*byte)(at), nsInitSize)
 }
 
-// enterEnvironment gives the calling thread its own mount namespace. The root of the namespace is
-// the environment, with all mounts except /proc. If volume is true, the volume's files appear at
+// enterEnvironment moves the calling thread into a new mount namespace. The root of the namespace
+// is the environment, with all mounts except /proc. If volume is true, the volume's files appear at
 // /workspace. The volume must then be mounted.
 func enterEnvironment(volume, makeNodes bool) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {

@@ -16,8 +16,8 @@ import (
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
-// Renew gives the machine its own clock, random pool, machine ID, host name and network. If one
-// step fails, Renew fails.
+// Renew sets the clock, machine ID, host name and network of the machine, and reseeds its random
+// pool. If one step fails, Renew fails.
 func (e *execEnv) Renew(m *agentv1.RenewRequest) error {
 	if e.abilities.Clock {
 		if err := stir(m.Entropy); err != nil {

@@ -86,7 +86,7 @@ func (e *execEnv) close() error {
 	return e.root.Close()
 }
 
-// Group makes a group of processes among the descendants of the agent's reaper.
+// Group creates a group of processes among the descendants of the agent's reaper.
 func (e *execEnv) Group() (agent.Group, error) {
 	return group{proctree.NewGroup(os.Getppid())}, nil
 }

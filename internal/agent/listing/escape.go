@@ -31,8 +31,8 @@ func Escape(path string) string {
 	return text.String()
 }
 
-// Unescape returns the path that a text stands for. A text that does not begin with "file://" is
-// the path itself.
+// Unescape returns the path that a text encodes. A text that does not begin with "file://" is the
+// path itself.
 func Unescape(text string) (string, error) {
 	path, ok := strings.CutPrefix(text, escaped)
 	if !ok {

@@ -22,7 +22,7 @@ type Group struct {
 // has its own value.
 const markName = "PYRO_EXEC"
 
-// NewGroup makes a group of processes among the descendants of top.
+// NewGroup creates a group of processes among the descendants of top.
 func NewGroup(top int) Group {
 	var id [8]byte
 	rand.Read(id[:])

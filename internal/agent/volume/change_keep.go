@@ -28,9 +28,9 @@ func (c *change) keepReplaced(s *step, at location) error {
 	return c.verifyReplaced(s, at)
 }
 
-// linkReplaced makes a hard link to the old file, and reports whether the file system can do that.
-// gVisor refuses to link a file if the name that it had first was removed. It also can't read such
-// a symbolic link, so an undone change would damage the link.
+// linkReplaced creates a hard link to the old file, and reports whether the file system can do
+// that. gVisor refuses to link a file if the name that it had first was removed. It also can't read
+// such a symbolic link, so an undone change would damage the link.
 func (c *change) linkReplaced(s *step, at location) (bool, error) {
 	if c.volume.fsKind == PassthroughFS {
 		st, err := lstatAt(at.dir, at.name)
@@ -123,7 +123,7 @@ func copyLink(at location, name string) error {
 	return unix.Symlinkat(string(target[:n]), at.slot, name)
 }
 
-// copyAttributes gives an entry of the slot the owner, mode and time of another one.
+// copyAttributes returns an entry of the slot the owner, mode and time of another one.
 func copyAttributes(slot int, name string, st *unix.Stat_t) error {
 	if err := unix.Fchownat(slot, name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return err

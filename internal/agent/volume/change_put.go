@@ -38,7 +38,8 @@ func (c *change) put(op *operation, in, n *node, made node) error {
 	return nil
 }
 
-// keep gives the staged file the mode and owner of the existing file.
+// keep sets the mode and owner of the existing file on the staged file. If it can't set the owner,
+// it drops the set-user-ID, set-group-ID and sticky bits.
 func (c *change) keep(op *operation, n, made *node) error {
 	dir, err := c.slotFolder(op.slot)
 	if err != nil {

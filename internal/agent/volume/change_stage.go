@@ -307,7 +307,7 @@ func (f *sparseFile) write(b []byte, at int64) error {
 	})
 }
 
-// finish adds a hole at the end, if the content has one.
+// finish extends the file to size, if the content ends with a hole.
 func (f *sparseFile) finish(size int64) error {
 	if f.end == size {
 		return nil

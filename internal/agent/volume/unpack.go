@@ -22,7 +22,7 @@ import (
 // Owner is a user and a group, by their numbers.
 type Owner struct{ UID, GID int }
 
-// Unpacked counts what Unpack has written.
+// Unpacked counts the entries and bytes that Unpack has written.
 type Unpacked struct {
 	Files    int64
 	Folders  int64 // new ones
@@ -57,9 +57,9 @@ type folderEntry struct {
 }
 
 // Unpack unpacks a tar archive below the directory at an absolute path below root. It creates the
-// directory if it is missing. As for programs in root, it follows links to directories, and never
-// leaves root. Existing directories are merged. Other existing entries are replaced, and each new
-// file gets its name only when it is complete.
+// directory if it is missing. It follows links to directories like a program whose root is root,
+// and never leaves root. Existing directories are merged. Other existing entries are replaced, and
+// each new file gets its name only when it is complete.
 //
 // Entries get the mode, time, owner and extended attributes of the archive. If owner is not nil,
 // all entries get this owner. An existing directory keeps its attributes, unless owner is nil and

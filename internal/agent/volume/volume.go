@@ -148,7 +148,8 @@ func (v *Volume) Use() (done func(), err error) {
 	return v.users.Done, nil
 }
 
-// Files returns a descriptor of the workspace. Call it only between Use and done.
+// Files returns the descriptor of the workspace's root directory. Call it only between Use and
+// done.
 func (v *Volume) Files() int { return int(v.files.Fd()) }
 
 // Close rejects new operations, waits for running ones, flushes the volume and closes it. If ctx

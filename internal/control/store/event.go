@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Event says that a record of a team has changed. It has no content: no command, file or value.
+// Event reports a change of a record of a team. It has no content: no command, file or value.
 type Event struct {
 	TeamID  string
 	ID      int64 // 1, 2, 3 … in each team

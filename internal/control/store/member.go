@@ -9,7 +9,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Role says what a member may do.
+// Role determines the permissions of a member.
 type Role string
 
 // The roles, the most powerful first. Each may do everything that the next may do.

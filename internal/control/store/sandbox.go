@@ -13,7 +13,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Wanted is the state that a sandbox is meant to have. Its host brings it there.
+// Wanted is the desired state of a sandbox. The control plane asks its host to bring the sandbox
+// into this state.
 type Wanted string
 
 // The wanted states.
@@ -154,7 +155,7 @@ func earlier(ctx context.Context, tx *sql.Tx, n NewSandbox) (b Sandbox, found bo
 	return b, true, err
 }
 
-// Used is what a team uses of its quota. EgressMB is rounded down.
+// Used is the part of its quota that a team uses. EgressMB is rounded down.
 type Used struct {
 	Sandboxes, VCPUs, MemoryMB, DiskMB, EgressMB int64
 }
@@ -170,7 +171,7 @@ func scanUsed(r row) (u Used, err error) {
 	return u, r.Scan(&u.Sandboxes, &u.VCPUs, &u.MemoryMB, &u.DiskMB, &u.EgressMB)
 }
 
-// Used returns what a team uses.
+// Used returns the current use of a team.
 func (s *Store) Used(ctx context.Context, team string, now time.Time) (Used, error) {
 	u, err := scanUsed(s.read.QueryRowContext(ctx, usedBy, team, month(now)))
 	return u, s.fault(err)

@@ -15,7 +15,7 @@ const (
 	foldEvery = 24 * time.Hour
 )
 
-// Use is what the running sandboxes of a team use at a time.
+// Use is the resource use of a team's running sandboxes at one point in time.
 type Use struct {
 	Running, VCPUs, MemoryMB int64
 }

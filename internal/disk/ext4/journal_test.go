@@ -144,7 +144,7 @@ func mounted(t *testing.T, image, options string) string {
 	return folder
 }
 
-// churn makes changes that fill a journal. It creates, grows, moves and deletes files and
+// churn creates changes that fill a journal. It creates, grows, moves and deletes files and
 // directories, and flushes many of them. This reuses directory blocks for file content.
 func churn(t *testing.T, folder string, random *rand.Rand, rounds int) {
 	t.Helper()

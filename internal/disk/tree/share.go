@@ -52,8 +52,8 @@ func (b *base) leave() {
 	}
 }
 
-// shareFrom makes a hard link of a file in the open folder from. If the file system can't make the
-// link, done is false. An example is a file that has too many links.
+// shareFrom creates a hard link of a file in the open folder from. If the file system can't make
+// the link, done is false. An example is a file that has too many links.
 func (c *copier) shareFrom(from int, name string) (done bool, err error) {
 	switch err := unix.Linkat(from, name, c.at.fd(), name, 0); err {
 	case nil:

@@ -25,7 +25,7 @@ type control struct {
 // maxEvent is the maximum number of bytes that are read for one event.
 const maxEvent = 64 << 10
 
-// newControl makes a control from the near end of machine.NewStream.
+// newControl creates a control from the near end of machine.NewStream.
 func newControl(conn net.Conn) *control {
 	pending := &io.LimitedReader{R: conn, N: maxEvent}
 	return &control{conn.(*net.UnixConn), json.NewDecoder(pending), pending, make(chan struct{}, 1)}

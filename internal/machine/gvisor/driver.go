@@ -43,15 +43,15 @@ type Driver struct {
 
 var _ machine.Driver = (*Driver)(nil)
 
-// New makes a driver. It starts nothing.
+// New creates a driver. It starts nothing.
 func New(cfg Config) *Driver {
 	return &Driver{cfg: cfg, templates: template.Store{Dir: cfg.Dirs.Templates()}, groups: sync.OnceValues(cgroup.Find)}
 }
 
-// Isolation gives machine.GVisor.
+// Isolation returns machine.GVisor.
 func (d *Driver) Isolation() machine.Isolation { return machine.GVisor }
 
-// Features gives the features of a sandbox. Whether Limits is set depends on the host.
+// Features returns the features of a sandbox. Whether Limits is set depends on the host.
 func (d *Driver) Features() machine.Features {
 	_, err := d.groups()
 	return machine.Features{

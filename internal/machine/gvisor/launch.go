@@ -151,7 +151,7 @@ func (s *sandbox) run(id string, files []*os.File) (*process.Process, error) {
 	return process.Start("gVisor's sentry", cmd)
 }
 
-// group makes the cgroup of a machine. If the host does not allow cgroups, reason says why, and g
+// group creates the cgroup of a machine. If the host does not allow cgroups, reason says why, and g
 // is nil.
 func (d *Driver) group(spec machine.Spec) (g *cgroup.Group, reason, err error) {
 	parent, reason := d.groups()
@@ -167,7 +167,7 @@ func (d *Driver) group(spec machine.Spec) (g *cgroup.Group, reason, err error) {
 	return g, nil, err
 }
 
-// groupName gives the name of a machine's cgroup. The name of a machine with storage must be
+// groupName returns the name of a machine's cgroup. The name of a machine with storage must be
 // unique: a workspace's machine has the same ID at each start, and the group of a crashed machine
 // might still exist.
 func groupName(spec machine.Spec) string {
@@ -190,7 +190,7 @@ const (
 	leastTasks  = 64
 )
 
-// tasksOf gives the maximum number of processes and threads in a machine: one for each MiB of
+// tasksOf returns the maximum number of processes and threads in a machine: one for each MiB of
 // memory above sparedTasks, but at least leastTasks and at most mostTasks.
 func tasksOf(spec machine.Spec) int { return max(leastTasks, min(mostTasks, spec.MemMiB-sparedTasks)) }
 
@@ -225,7 +225,7 @@ func (s *sandbox) sendConfig(spec machine.Spec, restore bool) error {
 	return nil
 }
 
-// confinement gives the attributes that confine the sentry. With them the sentry can still change
+// confinement returns the attributes that confine the sentry. With them the sentry can still change
 // its root.
 func confinement(id string) *syscall.SysProcAttr {
 	uid, gid := os.Getuid(), os.Getgid()

@@ -35,7 +35,7 @@ type savedShape struct {
 
 func (s savedShape) memory() int64 { return int64(s.MemMiB) << 20 }
 
-// describe gives the description that Save records.
+// describe returns the description that Save records.
 func (d *Driver) describe(h Helper, spec machine.Spec) description {
 	return description{
 		Helper: h.ID, Agent: d.cfg.Guest.Digest(), Images: environmentForm + " " + agentForm,

@@ -109,7 +109,7 @@ func (s *sandbox) closeConnections() {
 	s.link.Close()
 }
 
-// ended gives the error for a machine after the given process has ended.
+// ended returns the error for a machine after the given process has ended.
 func (s *sandbox) ended(of *process.Process) error {
 	return s.outOfMemory(&fault.Error{Op: "run machine", Kind: fault.Unavailable, Err: of.Ended()})
 }
@@ -139,19 +139,19 @@ func (s *sandbox) giveUp(err error) error {
 // endTimeout is how long pyro waits for a failed machine to end by itself.
 const endTimeout = 100 * time.Millisecond
 
-// Link gives the connection to the agent, which consists of two pipes.
+// Link returns the connection to the agent, which consists of two pipes.
 func (s *sandbox) Link() net.Conn { return s.link }
 
-// SharedBuffer gives nil, because pipes are fast enough.
+// SharedBuffer returns nil, because pipes are fast enough.
 func (s *sandbox) SharedBuffer() *os.File { return nil }
 
-// Phases gives the steps of the start.
+// Phases returns the steps of the start.
 func (s *sandbox) Phases() []machine.Phase { return s.phases }
 
-// PID gives the PID of the sentry.
+// PID returns the PID of the sentry.
 func (s *sandbox) PID() int { return s.process.PID() }
 
-// PIDs gives the PIDs of the sentry and the gofer.
+// PIDs returns the PIDs of the sentry and the gofer.
 func (s *sandbox) PIDs() []int {
 	if s.gofer == nil {
 		return []int{s.PID()}
@@ -159,13 +159,13 @@ func (s *sandbox) PIDs() []int {
 	return []int{s.PID(), s.gofer.PID()}
 }
 
-// Limits gives nil if the machine has limits, or the reason why it has none.
+// Limits returns nil if the machine has limits, or the reason why it has none.
 func (s *sandbox) Limits() error { return s.unlimited }
 
 // Done is closed when the machine has ended.
 func (s *sandbox) Done() <-chan struct{} { return s.done }
 
-// Err says why the machine ended.
+// Err returns the reason why the machine ended.
 func (s *sandbox) Err() error {
 	select {
 	case <-s.done:

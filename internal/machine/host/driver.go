@@ -35,13 +35,13 @@ type Driver struct{ cfg Config }
 
 var _ machine.Driver = (*Driver)(nil)
 
-// New makes a driver. It starts nothing.
+// New creates a driver. It starts nothing.
 func New(cfg Config) *Driver { return &Driver{cfg} }
 
-// Isolation gives machine.None.
+// Isolation returns machine.None.
 func (d *Driver) Isolation() machine.Isolation { return machine.None }
 
-// Features gives no features.
+// Features returns the zero value, because the driver has no features.
 func (d *Driver) Features() machine.Features { return machine.Features{} }
 
 // Prove only unpacks the agent's program. It starts nothing.
@@ -127,25 +127,25 @@ func (p *process) start() error {
 	return nil
 }
 
-// Link gives the socket to the agent.
+// Link returns the socket to the agent.
 func (p *process) Link() net.Conn { return p.link }
 
-// SharedBuffer gives nil, because a socket is fast enough.
+// SharedBuffer returns nil, because a socket is fast enough.
 func (p *process) SharedBuffer() *os.File { return nil }
 
-// Phases gives the only step of the start.
+// Phases returns the only step of the start.
 func (p *process) Phases() []machine.Phase { return p.phases }
 
-// Limits says that the machine has no limits.
+// Limits returns an error, because the machine has no limits.
 func (p *process) Limits() error { return errors.New("a process of the host has none") }
 
-// PID gives the PID of the agent's reaper.
+// PID returns the PID of the agent's reaper.
 func (p *process) PID() int { return p.cmd.Process.Pid }
 
 // Done is closed when the process has been reaped.
 func (p *process) Done() <-chan struct{} { return p.done }
 
-// Err says why the agent ended.
+// Err returns the reason why the agent ended.
 func (p *process) Err() error {
 	select {
 	case <-p.done:

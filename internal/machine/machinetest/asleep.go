@@ -55,7 +55,7 @@ func (s suite) follow(t *testing.T, last *guest, dir string) *guest {
 	return g
 }
 
-// read gives the content of a small file. The agent reads the file.
+// read returns the content of a small file. The agent reads the file.
 func (g *guest) read(t *testing.T, path string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -10,7 +10,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
-// SharedDirs gives the user's real folders, so that all tests share environments and templates.
+// SharedDirs returns the user's real folders, so that all tests share environments and templates.
 func SharedDirs(t *testing.T) dirs.Dirs {
 	t.Helper()
 	d, err := dirs.Default()
@@ -20,7 +20,7 @@ func SharedDirs(t *testing.T) dirs.Dirs {
 	return d
 }
 
-// Debian gives an environment for tests. It locks the environment until the test ends.
+// Debian returns an environment for tests. It locks the environment until the test ends.
 func Debian(t *testing.T) machine.Root {
 	t.Helper()
 	report := progress.Func(func(e progress.Event) {

@@ -209,7 +209,7 @@ func (s suite) processor(t *testing.T) {
 	}
 }
 
-// usage gives the processor time that a process on the host and its descendants have used.
+// usage returns the processor time that a process on the host and its descendants have used.
 func usage(t *testing.T, pid int) (total time.Duration) {
 	t.Helper()
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")

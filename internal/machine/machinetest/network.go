@@ -49,7 +49,7 @@ func (s suite) network(t *testing.T) {
 	other.answers(t)
 }
 
-// LinkOf gives the network config of a test machine. The addresses differ for each n.
+// LinkOf returns the network config of a test machine. The addresses differ for each n.
 func LinkOf(n byte) machine.Network {
 	at := netip.AddrFrom4([4]byte{10, 200, n, 2})
 	at6 := netip.AddrFrom16([16]byte{0: 0xfd, 7: n, 15: 2})

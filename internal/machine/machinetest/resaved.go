@@ -43,7 +43,7 @@ func (s suite) rounds(t *testing.T) {
 	g.answers(t)
 }
 
-// sizeOf gives the disk space that the files of a folder use, in bytes.
+// sizeOf returns the disk space that the files of a folder use, in bytes.
 func sizeOf(t *testing.T, dir string) (total int64) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

@@ -27,7 +27,7 @@ func (g *guest) save(t *testing.T) string {
 	return dir
 }
 
-// again gives the spec for a machine that resumes from a folder.
+// again returns the spec for a machine that resumes from a folder.
 func (s suite) again(t *testing.T, g *guest, dir string) machine.Spec {
 	spec := s.spec(t, shape{g.spec.VCPUs, g.spec.MemMiB})
 	spec.Saved = dir

@@ -83,7 +83,7 @@ func (s suite) stored(t *testing.T, spec machine.Spec) *guest {
 	return g
 }
 
-// newStorage makes an empty volume.
+// newStorage creates an empty volume.
 func (s suite) newStorage(t *testing.T) *machine.Storage {
 	t.Helper()
 	dir := t.TempDir()

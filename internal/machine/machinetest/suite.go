@@ -83,7 +83,7 @@ func (s suite) report(t *testing.T) progress.Func {
 	return func(e progress.Event) { t.Log(e.Phase, e.Subject) }
 }
 
-// spec gives the spec for a new machine with its own folder.
+// spec returns the spec for a new machine with its own folder.
 func (s suite) spec(t *testing.T, sh shape) machine.Spec {
 	id := client.NewIdentity("").MachineID[:16]
 	return machine.Spec{ID: "test-" + id, Dir: t.TempDir(), Root: s.root, VCPUs: sh.vcpus, MemMiB: sh.memMiB, Progress: s.report(t)}

@@ -10,9 +10,9 @@ import (
 // could use a mount to leave its root folder.
 const inside = 1
 
-// Confined gives a program its own user, mount, PID, network, IPC and UTS namespaces, and
-// capabilities in them. On the host the program runs as uid and gid. If pyro is not root, uid and
-// gid must be pyro's own.
+// Confined returns the attributes to start a program in new user, mount, PID, network, IPC and UTS
+// namespaces. The program has the given capabilities in them. On the host the program runs as uid
+// and gid. If pyro is not root, uid and gid must be pyro's own.
 func Confined(uid, gid int, capabilities ...uintptr) *syscall.SysProcAttr {
 	root := os.Getuid() == 0
 	return &syscall.SysProcAttr{

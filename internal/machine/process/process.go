@@ -26,7 +26,7 @@ const (
 	uidRange = 0x1_0000
 )
 
-// User gives the user and group ID for a machine's program if pyro is root. The result depends on
+// User returns the user and group ID for a machine's program if pyro is root. The result depends on
 // the machine's ID.
 func User(id string) int {
 	h := fnv.New32a()
@@ -77,7 +77,7 @@ func Start(name string, cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// PID gives the PID on the host.
+// PID returns the PID on the host.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Done is closed when the program has been reaped. All processes in the program's own PID namespace

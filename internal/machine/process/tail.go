@@ -10,7 +10,7 @@ type Tail struct {
 
 var _ io.Writer = (*Tail)(nil)
 
-// NewTail makes a Tail that stores up to size bytes.
+// NewTail creates a Tail that stores up to size bytes.
 func NewTail(size int) *Tail {
 	t := &Tail{last: make(chan []byte, 1), size: size}
 	t.last <- nil

@@ -215,7 +215,7 @@ func (d *Driver) probe(ctx context.Context, p parts, accel machine.Isolation, ts
 	}
 }
 
-// verdictPath gives the path of a verdict's file. The path depends on the kernel, QEMU and the
+// verdictPath returns the path of a verdict's file. The path depends on the kernel, QEMU and the
 // processor.
 func (d *Driver) verdictPath(p parts, accel machine.Isolation) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{string(accel), p.binary.ID, p.kernel.Digest, hostProcessor()}, "\n")))

@@ -12,7 +12,7 @@ import (
 // The images are sparse.
 const diskSize = 16 << 30
 
-// kernelLine gives the guest kernel's command line. With reboot=t and panic=-1, QEMU exits if the
+// kernelLine returns the guest kernel's command line. With reboot=t and panic=-1, QEMU exits if the
 // kernel panics. With random.trust_cpu the first boot does not wait for entropy, and Renew replaces
 // that entropy anyway. With init_on_free=0 the kernel does not rely on the content of free memory,
 // because Save leaves free memory out.
@@ -67,8 +67,8 @@ func (w *wiring) add(f *os.File) int {
 	return process.FirstFD + len(w.files) - 1
 }
 
-// shape gives the arguments that define the machine. A machine can be restored from a template only
-// with the same shape.
+// shape returns the arguments that define the machine. A machine can be restored from a template
+// only with the same shape.
 func shape(accel machine.Isolation, vcpus, memMiB int, networked bool) []string {
 	cpu, accelerator := "max,-erms,-fsrm", "tcg,thread=multi,tb-size=128"
 	if accel == machine.KVM {
@@ -91,7 +91,7 @@ func shape(accel machine.Isolation, vcpus, memMiB int, networked bool) []string 
 	return args
 }
 
-// linked gives the arguments for the machine's network. Each packet on the inherited socket is an
+// linked returns the arguments for the machine's network. Each packet on the inherited socket is an
 // Ethernet frame.
 func linked(fd int) []string {
 	return []string{"-netdev", fmt.Sprintf("dgram,id=net,local.type=fd,local.str=%d", fd)}
@@ -100,12 +100,12 @@ func linked(fd int) []string {
 // filter turns on QEMU's own system call filter.
 var filter = []string{"-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"}
 
-// stream gives the arguments for a character device on an inherited socket.
+// stream returns the arguments for a character device on an inherited socket.
 func stream(name string, fd int) []string {
 	return []string{"-chardev", fmt.Sprintf("socket,id=%s,fd=%d", name, fd)}
 }
 
-// memory gives the arguments that map the machine's memory from an inherited file. If share is
+// memory returns the arguments that map the machine's memory from an inherited file. If share is
 // true, writes go to the file. Otherwise they are private.
 func memory(fd, memMiB int, share, readOnlyFile bool) []string {
 	object := fmt.Sprintf("memory-backend-file,id=mem,size=%dM,mem-path=%s,share=", memMiB, inherited(fd))
@@ -120,7 +120,7 @@ func memory(fd, memMiB int, share, readOnlyFile bool) []string {
 	return []string{"-object", object}
 }
 
-// shared gives the arguments for the shared buffer, which the machine sees as an uncached disk.
+// shared returns the arguments for the shared buffer, which the machine sees as an uncached disk.
 func shared(w *wiring, window *os.File) []string {
 	args, path := w.set(window)
 	return append(args,
@@ -128,7 +128,7 @@ func shared(w *wiring, window *os.File) []string {
 		"-blockdev", "driver=raw,node-name=window,file=window-file,cache.no-flush=on")
 }
 
-// boot gives the arguments for the kernel and its initramfs, which are inherited files.
+// boot returns the arguments for the kernel and its initramfs, which are inherited files.
 func boot(kernelFD, initramfsFD int, line string) []string {
 	return []string{"-kernel", inherited(kernelFD), "-initrd", inherited(initramfsFD), "-append", line}
 }

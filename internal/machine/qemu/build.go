@@ -41,8 +41,8 @@ const bootTimeout = 2 * time.Minute
 // memory contains the files that most commands need. It can't fail.
 const warmUp = `ls / >/dev/null 2>&1; command -v python3 >/dev/null && python3 -c 'import os, re, json'; command -v git >/dev/null && git --version >/dev/null; :`
 
-// build makes a template in dir. It boots a machine whose memory is a file, waits for the machine's
-// agent, runs warmUp, and saves the state of the devices.
+// build creates a template in dir. It boots a machine whose memory is a file, waits for the
+// machine's agent, runs warmUp, and saves the state of the devices.
 func (d *Driver) build(ctx context.Context, p parts, v verdict, spec machine.Spec, dir string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, bootTimeout, errors.New("the machine did not get ready in time"))
 	defer cancel()
@@ -121,8 +121,8 @@ func (d *Driver) build(ctx context.Context, p parts, v verdict, spec machine.Spe
 	return err
 }
 
-// blankOverlay makes an empty layer. Its header names no image. QEMU's arguments say at each start
-// which image is below the layer.
+// blankOverlay creates an empty layer. Its header names no image. QEMU's arguments say at each
+// start which image is below the layer.
 func blankOverlay(path string) (err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

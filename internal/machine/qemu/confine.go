@@ -20,7 +20,7 @@ type confinement struct {
 	empty bool // the mount namespace is empty
 }
 
-// confinements gives the ways to confine QEMU, the strictest first. The parameter rootFD is the
+// confinements returns the ways to confine QEMU, the strictest first. The parameter rootFD is the
 // descriptor of a deleted folder.
 //
 // The strictest way gives QEMU its own user, PID, network, mount and IPC namespaces. QEMU has only
@@ -51,7 +51,7 @@ func confinements(accel machine.Isolation, id string, rootFD int) []confinement 
 	return append(ways, confinement{attr: plain})
 }
 
-// inherited gives the path of an inherited file in the QEMU process.
+// inherited returns the path of an inherited file in the QEMU process.
 func inherited(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // vanishedFolder opens a folder and deletes it. So the folder is empty, and nobody can make files

@@ -27,7 +27,7 @@ func (d *devices) close() {
 	d.write.Close()
 }
 
-// openDevices makes the file if it does not exist yet.
+// openDevices creates the file if it does not exist yet.
 func (in *instance) openDevices(ctx context.Context) error {
 	if in.devices != nil {
 		return nil

@@ -27,7 +27,7 @@ type layer struct {
 	also    *os.File // The same file, opened read-only, for the time after another layer is added on top.
 }
 
-// layered gives the arguments for a disk that consists of layers, the lowest first.
+// layered returns the arguments for a disk that consists of layers, the lowest first.
 func layered(w *wiring, name string, layers ...layer) []string {
 	var args []string
 	below := ""
@@ -63,7 +63,7 @@ func layered(w *wiring, name string, layers ...layer) []string {
 	return args
 }
 
-// nodesOf gives the names of QEMU's nodes for a disk, the lowest first. The top node has the name
+// nodesOf returns the names of QEMU's nodes for a disk, the lowest first. The top node has the name
 // of the disk, and the disk's device refers to that name.
 func nodesOf(name string, layers int) []string {
 	var nodes []string
@@ -76,7 +76,7 @@ func nodesOf(name string, layers int) []string {
 	return nodes
 }
 
-// backing gives the option that overrides the backing file in a layer's header.
+// backing returns the option that overrides the backing file in a layer's header.
 func backing(node string) string {
 	if node == "" {
 		return ",backing="
@@ -84,7 +84,7 @@ func backing(node string) string {
 	return ",backing=" + node
 }
 
-// noDisk gives the arguments for a disk that reads as zeros. It replaces a missing disk, so that
+// noDisk returns the arguments for a disk that reads as zeros. It replaces a missing disk, so that
 // all machines have the same devices.
 func noDisk(name string) []string {
 	return []string{"-blockdev", fmt.Sprintf("driver=null-co,node-name=%s,size=%d,read-zeroes=on", name, diskSize)}
@@ -185,7 +185,7 @@ func (in *instance) addLayer(ctx context.Context, files *opener, name, path stri
 // firstAddedSet is higher than the numbers of all descriptor sets that a QEMU process inherits.
 const firstAddedSet = 1000
 
-// node gives the name of the node to which a disk's device writes.
+// node returns the name of the node to which a disk's device writes.
 func (in *instance) node(disk string) string {
 	nodes := in.nodes[disk]
 	return nodes[len(nodes)-1]

@@ -47,15 +47,15 @@ type Driver struct {
 
 var _ machine.Driver = (*Driver)(nil)
 
-// New makes a driver. It starts nothing.
+// New creates a driver. It starts nothing.
 func New(cfg Config) *Driver {
 	return &Driver{cfg: cfg, templates: template.Store{Dir: cfg.Dirs.Templates()}}
 }
 
-// Isolation gives the isolation level, which names the accelerator.
+// Isolation returns the isolation level, which names the accelerator.
 func (d *Driver) Isolation() machine.Isolation { return d.cfg.Isolation }
 
-// Features gives the features of a virtual machine.
+// Features returns the features of a virtual machine.
 func (d *Driver) Features() machine.Features {
 	return machine.Features{
 		Isolated: true, OwnKernel: true, Prepares: true, BlockDisks: true, MemorySnapshot: true, Limits: true, OOMKiller: true, Namespaces: true,
@@ -184,7 +184,7 @@ func (d *Driver) template(ctx context.Context, p parts, v verdict, key template.
 	})
 }
 
-// origin is what a machine is restored from: a template or a saved machine.
+// origin is the template or the saved machine that a machine is restored from.
 type origin struct {
 	accel   machine.Isolation
 	key     template.Key // Key of the template whose memory the machine maps.

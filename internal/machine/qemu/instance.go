@@ -165,7 +165,7 @@ func (in *instance) onEnd(f func()) {
 	}
 }
 
-// died gives the error that describes the end of QEMU.
+// died returns the error that describes the end of QEMU.
 func (in *instance) died() error {
 	console := in.console.String()
 	e := &fault.Error{Op: "run machine", Kind: fault.Unavailable}
@@ -186,7 +186,7 @@ func (in *instance) died() error {
 	return e
 }
 
-// lastLine gives the last line of the guest's console, for use in an error.
+// lastLine returns the last line of the guest's console, for use in an error.
 func lastLine(console string) string {
 	lines := strings.FieldsFunc(fault.Printable(console), func(r rune) bool { return r == '\n' })
 	for i := len(lines) - 1; i >= 0; i-- {
@@ -226,13 +226,13 @@ func (in *instance) giveUp(err error) error {
 	return err
 }
 
-// Link gives the connection to the agent's virtio-serial port.
+// Link returns the connection to the agent's virtio-serial port.
 func (in *instance) Link() net.Conn { return in.link }
 
-// SharedBuffer gives a file that the machine sees as one of its disks.
+// SharedBuffer returns a file that the machine sees as one of its disks.
 func (in *instance) SharedBuffer() *os.File { return in.window }
 
-// newSharedBuffer makes the file in memory for a shared buffer. Seals prevent QEMU from changing
+// newSharedBuffer creates the file in memory for a shared buffer. Seals prevent QEMU from changing
 // the size.
 func newSharedBuffer() (*os.File, error) {
 	fd, err := unix.MemfdCreate("window", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
@@ -250,19 +250,19 @@ func newSharedBuffer() (*os.File, error) {
 	return f, nil
 }
 
-// Phases gives the steps of the start.
+// Phases returns the steps of the start.
 func (in *instance) Phases() []machine.Phase { return in.phases }
 
-// Limits gives nil, because the machine's virtual hardware enforces the limits.
+// Limits returns nil, because the machine's virtual hardware enforces the limits.
 func (in *instance) Limits() error { return nil }
 
-// PID gives the PID of QEMU.
+// PID returns the PID of QEMU.
 func (in *instance) PID() int { return in.process.PID() }
 
 // Done is closed when QEMU has been reaped and the machine's resources are free.
 func (in *instance) Done() <-chan struct{} { return in.done }
 
-// Err says why the machine ended.
+// Err returns the reason why the machine ended.
 func (in *instance) Err() error {
 	select {
 	case <-in.done:

@@ -27,7 +27,7 @@ func kvmUsable() error {
 	return err
 }
 
-// kvmGroup gives the group that an unprivileged QEMU needs to open /dev/kvm by name, or 0 if
+// kvmGroup returns the group that an unprivileged QEMU needs to open /dev/kvm by name, or 0 if
 // everybody can open it.
 func kvmGroup() (int, error) {
 	var st unix.Stat_t

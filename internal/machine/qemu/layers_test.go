@@ -35,7 +35,7 @@ type disks struct {
 	layers  int
 }
 
-// newDisks makes the storage for a machine. The volume is empty.
+// newDisks creates the storage for a machine. The volume is empty.
 func newDisks(t *testing.T) *disks {
 	t.Helper()
 	k := &disks{t: t, driver: driverIn(t, machine.TCG, machinetest.SharedDirs(t)), root: machinetest.Debian(t), dir: t.TempDir()}
@@ -51,7 +51,7 @@ func newDisks(t *testing.T) *disks {
 	return k
 }
 
-// layer makes an empty layer and returns its path.
+// layer creates an empty layer and returns its path.
 func (k *disks) layer() string {
 	k.t.Helper()
 	k.layers++
@@ -115,7 +115,7 @@ func (k *disks) add() {
 	k.storage.Root, k.storage.Volume = append(k.storage.Root, root), append(k.storage.Volume, volume)
 }
 
-// on gives the content of a file in the volume. It reads the volume from its lowest layers only,
+// on returns the content of a file in the volume. It reads the volume from its lowest layers only,
 // and the parameter layers is their number.
 func (k *disks) on(layers int, name string) (string, error) {
 	k.t.Helper()

@@ -15,7 +15,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
 )
 
-// driverIn makes a driver that uses the given folders.
+// driverIn creates a driver that uses the given folders.
 func driverIn(t *testing.T, isolation machine.Isolation, d dirs.Dirs) *Driver {
 	t.Helper()
 	program, err := guest.Find()
@@ -25,7 +25,7 @@ func driverIn(t *testing.T, isolation machine.Isolation, d dirs.Dirs) *Driver {
 	return New(Config{Isolation: isolation, Dirs: d, Store: environment.Open(d), Guest: program})
 }
 
-// privateDirs gives folders without templates and verdicts. Only environments and kernels are
+// privateDirs returns folders without templates and verdicts. Only environments and kernels are
 // shared with the user's folders.
 func privateDirs(t *testing.T) dirs.Dirs {
 	t.Helper()

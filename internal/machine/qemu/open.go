@@ -29,7 +29,7 @@ func (o *opener) open(path string, flags int) *os.File {
 	return o.keep(os.OpenFile(path, flags, 0))
 }
 
-// create makes a file that QEMU's user can reopen through its descriptor. The permissions of the
+// create creates a file that QEMU's user can reopen through its descriptor. The permissions of the
 // folder stop other users.
 func (o *opener) create(path string, size int64) *os.File {
 	f := o.make(path)
@@ -42,7 +42,7 @@ func (o *opener) create(path string, size int64) *os.File {
 	return f
 }
 
-// make makes a file that only pyro's user can open.
+// make creates a file that only pyro's user can open.
 func (o *opener) make(path string) *os.File {
 	return o.keep(os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600))
 }

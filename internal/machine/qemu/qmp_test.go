@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// fakeQEMU gives a connection to a fake QEMU, which answers commands.
+// fakeQEMU returns a connection to a fake QEMU, which answers commands.
 func fakeQEMU(t *testing.T, answer func(name string, id int) string) net.Conn {
 	near, far := net.Pipe()
 	go func() {

@@ -140,8 +140,8 @@ func (in *instance) memory(size int64) (*saved.Memory, error) {
 	return m, err
 }
 
-// keepRAM makes a hard link to the file of the machine's base memory, so that the file outlives the
-// template. If a hard link is impossible, it makes a copy.
+// keepRAM creates a hard link to the file of the machine's base memory, so that the file outlives
+// the template. If a hard link is impossible, it makes a copy.
 func (o *origin) keepRAM(path string) (ramRecord, error) {
 	r := ramRecord{Digest: o.digest}
 	err := unix.Linkat(unix.AT_FDCWD, inherited(int(o.ram.Fd())), unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW)

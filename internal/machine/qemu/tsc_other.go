@@ -2,5 +2,5 @@
 
 package qemu
 
-// measureTSC gives 0, because kernels for other processors do not need this frequency.
+// measureTSC returns 0, because kernels for other processors do not need this frequency.
 func measureTSC() int { return 0 }

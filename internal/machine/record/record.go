@@ -75,7 +75,7 @@ func Read(dir, form string, record any) error {
 	return nil
 }
 
-// Differs gives the error for a new machine that does not match the saved one.
+// Differs returns the error for a new machine that does not match the saved one.
 func Differs(what string, was, now any) error {
 	return fault.Newf(fault.Precondition, "it was saved with %s %v, and this is %v", what, was, now)
 }

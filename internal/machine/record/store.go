@@ -24,7 +24,7 @@ type Storer struct {
 // ahead is the maximum number of blocks that wait to be written.
 const ahead = 8
 
-// NewStorer makes a Storer for an empty file. The caller MUST call End.
+// NewStorer creates a Storer for an empty file. The caller MUST call End.
 func NewStorer(file *os.File) *Storer {
 	s := &Storer{file: file, blocks: make(chan []byte, ahead), free: make(chan []byte, ahead), done: make(chan struct{})}
 	go s.run()
@@ -83,7 +83,7 @@ func (s *Storer) Put(b []byte) error {
 	return nil
 }
 
-// Buffer gives a buffer of BlockSize bytes for the next block.
+// Buffer returns a buffer of BlockSize bytes for the next block.
 func (s *Storer) Buffer() []byte {
 	select {
 	case b := <-s.free:

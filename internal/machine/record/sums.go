@@ -45,7 +45,7 @@ func SumsOf(f *os.File) (s Sums, err error) {
 	}
 }
 
-// Damaged gives the error for a damaged block of a file.
+// Damaged returns the error for a damaged block of a file.
 func Damaged(name string, block int, how string) error {
 	return fault.Newf(fault.Corrupt, "%s is damaged: block %d, the MiB at %#x, %s", name, block, int64(block)*BlockSize, how)
 }

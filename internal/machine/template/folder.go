@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// stampFolder gives a digest of the names, inode numbers, modes, owners, sizes and times of
+// stampFolder returns a digest of the names, inode numbers, modes, owners, sizes and times of
 // everything in a folder. It reads no file contents, because each change to a file changes the
 // file's ctime.
 func stampFolder(folder string) (string, error) {

@@ -38,7 +38,7 @@ type Key struct {
 	Root      string `json:"root"`      // Digest of the environment.
 }
 
-// Hash gives the name of the template's folder.
+// Hash returns the name of the template's folder.
 func (k Key) Hash() string {
 	b, err := json.Marshal(k)
 	if err != nil {
@@ -71,10 +71,10 @@ type Template struct {
 	lock *flock.Lock
 }
 
-// Path gives the path of a file in the template.
+// Path returns the path of a file in the template.
 func (t *Template) Path(file string) string { return filepath.Join(t.Dir, file) }
 
-// Digest gives the digest of a file in the template.
+// Digest returns the digest of a file in the template.
 func (t *Template) Digest(file string) (string, error) {
 	r, err := read(t.Dir)
 	if err == nil && r.Files[file].Digest == "" {
@@ -86,8 +86,8 @@ func (t *Template) Digest(file string) (string, error) {
 // Close marks the template as unused. Idempotent.
 func (t *Template) Close() { t.lock.Release() }
 
-// Open gives the template for a key. The error has kind NotFound if there is no such template, and
-// Corrupt if its files have changed. In both cases call Build.
+// Open returns the template for a key. The error has kind NotFound if there is no such template,
+// and Corrupt if its files have changed. In both cases call Build.
 func (s Store) Open(key Key) (*Template, error) {
 	name := key.Hash()
 	dir := filepath.Join(s.Dir, name)
@@ -175,7 +175,7 @@ func write(dir string, r record) error {
 	return durable.Replacement{Temp: manifest + ".part-*", Unflushed: true}.Write(filepath.Join(dir, manifest), b)
 }
 
-// Build makes the template for a key and opens it. The function fill writes the files to an empty
+// Build creates the template for a key and opens it. The function fill writes the files to an empty
 // folder. If another process is making the template, Build waits for that process. It then calls
 // the function waiting once, unless waiting is nil. If fill fails or is interrupted, no files are
 // left.

@@ -136,8 +136,8 @@ type echoFinder struct {
 // findEchoes returns the parts of the output that echo typed texts, in order. out begins at the
 // offset base. The end of out counts as an echo if it can be the beginning of one.
 //
-// A terminal echoes a line when it is typed. A line editor prints the line itself, after its
-// prompt, and redraws it as it likes.
+// A terminal echoes a line when it is typed. A line editor prints the line itself after its prompt,
+// and can redraw it at any time.
 func findEchoes(out []byte, base int64, all []typedText) []session.Range {
 	f := &echoFinder{out: out, base: base, steps: maxEchoSteps}
 	lines, edits := linesOf(all), editsIn(out)

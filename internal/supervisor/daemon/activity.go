@@ -122,11 +122,12 @@ func (a *activity) check(l *limit) {
 // expired returns a channel that receives one value when the time to live has expired.
 func (a *activity) expired() <-chan struct{} { return a.ttl.over }
 
-// idle returns a channel that receives one value when the machine can be paused. To receive another
-// value, call the method again.
+// idle returns a channel that receives one value when the machine can be paused. After each value,
+// call again to rearm it.
 func (a *activity) idle() <-chan struct{} { return a.pause.over }
 
-// again makes the channel of idle receive another value after the given time without activity.
+// again restarts the timer of idle: its channel receives another value after the given time without
+// activity.
 func (a *activity) again(after time.Duration) { a.pause.timer.Reset(after) }
 
 // times returns the time of the last activity, and the time at which the machine expires if it is

@@ -18,7 +18,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// end says why and how a supervisor ends.
+// end describes the end of a supervisor: its reason, and the remaining work.
 type end struct {
 	reason  string
 	expired bool

@@ -36,8 +36,8 @@ func (v *service) stale(ctx context.Context, r *supervisorv1.Readiness) (string,
 }
 
 // await waits until a service is ready. It returns an error if the service ends before it is ready,
-// if it is not ready in time, or if ctx is cancelled. stale is the stamp of the file before the
-// start.
+// if it is not ready in time, or if ctx is cancelled. stale is the stamp that the file had before
+// the service was started.
 func (v *service) await(ctx context.Context, c program.Command, ready *supervisorv1.Readiness, stale string) error {
 	limit := startPatience
 	if ready != nil {

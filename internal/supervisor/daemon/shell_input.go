@@ -19,7 +19,7 @@ const (
 	inputPatience  = time.Second      // the longest time that a signal waits for the machine to accept input
 )
 
-// readiness says whether a shell accepts input and signals. Before that, a starting shell would
+// readiness records whether a shell accepts input and signals. Before that, a starting shell would
 // echo input twice, and a signal could kill the shell or get lost.
 type readiness struct {
 	now  chan struct{} // closed when the shell is ready

@@ -16,7 +16,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// Exit says how a command ended, and describes its entry in the history.
+// Exit is the outcome of a command and its entry in the history.
 type Exit struct {
 	program.Exit
 	Sequence int // its number in the history, or 0 if it is not in the history

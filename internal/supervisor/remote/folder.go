@@ -272,7 +272,7 @@ func CheckServiceName(name string) error {
 	return nil
 }
 
-// End says why a machine ended.
+// End records the end of a machine and its reason.
 type End struct {
 	Reason  string    `json:"reason"`
 	Expired bool      `json:"expired,omitempty"`
@@ -294,8 +294,8 @@ func (f Folder) ended() bool {
 	return err == nil
 }
 
-// LastEnd returns why the last machine ended. If there is no record, the supervisor was killed or
-// the host crashed.
+// LastEnd returns the record of the last machine's end. If there is no record, the supervisor was
+// killed or the host crashed.
 func (f Folder) LastEnd() End {
 	b, err := os.ReadFile(f.path(endFile))
 	var e End

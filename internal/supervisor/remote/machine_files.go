@@ -47,7 +47,7 @@ func (c *Client) ListMachine(ctx context.Context, path string, depth int, each f
 	return c.list(ctx, MachineListPath, url.Values{"path": {path}, "depth": {strconv.Itoa(depth)}}, each)
 }
 
-// Unpacked counts what PutMachineTree has written.
+// Unpacked counts the entries and bytes that PutMachineTree has written.
 type Unpacked struct {
 	Files    int64 `json:"files"`
 	Folders  int64 `json:"folders"`  // new ones

@@ -16,7 +16,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// Readiness says when a service is ready. Exactly one of the text fields is set.
+// Readiness is the condition for a service to be ready. Exactly one of the text fields is set.
 type Readiness struct {
 	client.Readiness
 	Command string // a command line for /bin/sh; the service is ready when it exits with 0
@@ -85,7 +85,7 @@ type ServiceReader struct {
 	Dropped func(out, errs int64) // receives the number of bytes that were lost before the next output
 }
 
-// ServiceEnd says how a service ended.
+// ServiceEnd is the outcome of a service that has ended.
 type ServiceEnd struct {
 	EndedAt time.Time // zero if the service was paused with its workspace
 	Result  store.ServiceResult

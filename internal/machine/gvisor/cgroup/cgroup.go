@@ -42,7 +42,7 @@ const (
 
 var controllers = []string{memory, cpu, pids}
 
-// Parent is the group below which pyro makes the groups of machines.
+// Parent is the group below which pyro creates the groups of machines.
 type Parent struct {
 	host    host
 	version int               // cgroup version, 1 or 2
@@ -50,12 +50,11 @@ type Parent struct {
 	stale   time.Duration     // minimum age of groups that Sweep removes
 }
 
-// Find finds the parent for the current process. Find changes one thing only. On a host with
-// version 2 and no service manager, it makes the root of the tree enable controllers for its
-// children.
+// Find finds the parent for the current process. On a host with version 2 and no service manager,
+// it also enables controllers in the root of the tree for its children. It changes nothing else.
 //
-// The error is a fault.Unavailable. It says why pyro can't make groups. It has a hint if there is a
-// fix.
+// The error has kind Unavailable and contains the reason why pyro can't create groups. If there is
+// a fix, it has a hint.
 func Find() (*Parent, error) {
 	return host{proc: "/proc/self", kernel: linux{}, root: os.Geteuid() == 0, processors: runtime.NumCPU()}.find()
 }

@@ -27,8 +27,8 @@ func (k *fake) access(path string, mode uint32) error {
 	return linux{}.access(path, mode)
 }
 
-// mkdir makes the files of the controllers that the parent enables. In version 1 the new group has
-// the same files as its parent.
+// mkdir creates the files of the controllers that the parent enables. In version 1 the new group
+// has the same files as its parent.
 func (k *fake) mkdir(path string) error {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		return err
@@ -110,7 +110,7 @@ type tree struct {
 	kernel *fake
 }
 
-// newTree makes the given folders and files, and the files in /proc of the current process.
+// newTree creates the given folders and files, and the files in /proc of the current process.
 func newTree(t *testing.T, cgroup, mountinfo string, files map[string]string) *tree {
 	r := &tree{t: t, folder: t.TempDir(), kernel: &fake{}}
 	r.host = host{proc: r.path("/proc"), kernel: r.kernel, root: true, processors: 4}
@@ -140,7 +140,7 @@ func (r *tree) get(name string) string {
 	return string(b)
 }
 
-// group gives the files of a version 2 group other than the root.
+// group returns the files of a version 2 group other than the root.
 func group(path, control string, more ...map[string]string) map[string]string {
 	all := map[string]string{
 		path + "/cgroup.procs": "", path + "/cgroup.events": "populated 1\n",

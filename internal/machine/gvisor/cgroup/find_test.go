@@ -21,7 +21,7 @@ const (
 	inTrees = "5:pids:/\n4:memory:/a\n3:cpu,cpuacct:/b\n1:name=systemd:/init.scope\n"
 )
 
-// root gives the files of the root of the version 2 tree.
+// root returns the files of the root of the version 2 tree.
 func root(path, has, control string) map[string]string {
 	return map[string]string{path + "/cgroup.procs": "1\n", path + "/cgroup.controllers": has, path + "/cgroup.subtree_control": control}
 }

@@ -52,7 +52,7 @@ type Group struct {
 	oom     bool // OutOfMemory at the time of Close
 }
 
-// Make makes a group and sets the limits for all controllers that the host has. It fails if it
+// Make creates a group and sets the limits for all controllers that the host has. It fails if it
 // can't set one of these limits. If a group with this name exists, the error has kind fault.Exists.
 // The group exists until [Group.Close].
 func (p *Parent) Make(name string, l Limits) (*Group, error) {

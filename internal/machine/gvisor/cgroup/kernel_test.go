@@ -29,7 +29,7 @@ func realParent(t *testing.T) *Parent {
 	return p
 }
 
-// realV2 gives a parent in the kernel's version 2 tree. On a hybrid host this tree has no
+// realV2 returns a parent in the kernel's version 2 tree. On a hybrid host this tree has no
 // controllers, so its groups limit nothing.
 func realV2(t *testing.T) *Parent {
 	p := realParent(t)

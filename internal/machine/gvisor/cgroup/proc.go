@@ -31,7 +31,7 @@ func read(name string) (string, error) {
 	return string(b), nil
 }
 
-// membership says which group of a tree contains a process.
+// membership is the group of a process in one tree.
 type membership struct {
 	v2          bool
 	controllers []string // of the tree, in version 1.
@@ -120,9 +120,9 @@ func unescape(s string) (string, bool) {
 	}
 }
 
-// folder gives the path at which the mount shows the given group. The result is false if the mount
-// does not show the group. In a container the root of a mount can be any group. If both paths begin
-// above the cgroup namespace, their relation is unknown, and the result is false.
+// folder returns the path at which the mount shows the given group. The result is false if the
+// mount does not show the group. In a container the root of a mount can be any group. If both paths
+// begin above the cgroup namespace, their relation is unknown, and the result is false.
 func (m mount) folder(group string) (string, bool) {
 	if path.Clean("/"+m.root) != m.root || path.Clean("/"+group) != group {
 		return "", false
@@ -131,7 +131,7 @@ func (m mount) folder(group string) (string, bool) {
 	return filepath.Join(m.point, rest), ok
 }
 
-// count gives the number that follows a key. Each line of the text is "key number", as in
+// count returns the number that follows a key. Each line of the text is "key number", as in
 // memory.events.
 func count(text, key string) uint64 {
 	for line := range strings.Lines(text) {

@@ -63,8 +63,8 @@ func (h host) ownV1(m mount, group string) (string, error) {
 	return own, nil
 }
 
-// settingsV1 gives the settings for the limits in the order that the kernel needs. The memory limit
-// comes before the limit of memory with swap, and the period before the quota.
+// settingsV1 returns the settings for the limits in the order that the kernel needs. The memory
+// limit comes before the limit of memory with swap, and the period before the quota.
 func (h host) settingsV1(l Limits) []setting {
 	var all []setting
 	if l.MemoryBytes > 0 {

@@ -104,7 +104,7 @@ func (h host) handedDown(parent string) ([]string, error) {
 	return had, nil
 }
 
-// handDown makes the root of the tree enable the controllers that this package uses.
+// handDown enables the controllers that this package uses in the root of the tree.
 func (h host) handDown(root string, had []string) error {
 	has, err := words(filepath.Join(root, "cgroup.controllers"))
 	if err != nil {
@@ -135,7 +135,7 @@ func words(path string) ([]string, error) {
 	return strings.Fields(text), nil
 }
 
-// scope gives a command for a hint. The command makes systemd start pyro in a new group, and pyro
+// scope returns a command for a hint. The command makes systemd start pyro in a new group, and pyro
 // is allowed to use the parent of this group. For a user that parent is below the user's service
 // manager.
 func (h host) scope() string {
@@ -145,7 +145,7 @@ func (h host) scope() string {
 	return "systemd-run --user --scope -p Delegate=yes pyro …"
 }
 
-// settingsV2 gives the settings for the limits.
+// settingsV2 returns the settings for the limits.
 func (h host) settingsV2(l Limits) []setting {
 	var all []setting
 	if l.MemoryBytes > 0 {

@@ -40,7 +40,7 @@ func OpenBase(file *os.File, size int64) (*Base, error) {
 	return b, err
 }
 
-// page gives the content of a page. The result is valid until the next call.
+// page returns the content of a page. The result is valid until the next call.
 func (b *Base) page(number uint32) ([]byte, error) {
 	if !b.data[number] {
 		return zeroPage, nil

@@ -10,7 +10,7 @@ import (
 // ten KiB.
 const MaxDevices = 16 << 20
 
-// Devices makes a migration stream from a head and the state of QEMU's devices. The state begins
+// Devices creates a migration stream from a head and the state of QEMU's devices. The state begins
 // with a mark, which is left out because the head also contains it. The stream ends with an empty
 // description of its format. Only people read such a description.
 func Devices(head Head, devices []byte) ([]byte, error) {

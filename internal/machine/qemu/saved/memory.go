@@ -57,7 +57,7 @@ func (m *Memory) Close() {
 // errNoMapping reports that not exactly one mapping in a process has the expected form.
 var errNoMapping = errors.New("the machine's memory is not where it was mapped")
 
-// find gives the address of a private mapping of a whole file with this size. The kernel can list
+// find returns the address of a private mapping of a whole file with this size. The kernel can list
 // one mapping in several parts. The inode number can't identify the file, because some file systems
 // report a different number here.
 func find(maps io.Reader, size int64) (int64, error) {

@@ -26,7 +26,7 @@ type mapped struct {
 	bytes []byte
 }
 
-// baseOf makes a base file that is mostly a hole.
+// baseOf creates a base file that is mostly a hole.
 func baseOf(t testing.TB, size int64, random *rand.Rand) *os.File {
 	t.Helper()
 	f := fileFor(t, "ram")

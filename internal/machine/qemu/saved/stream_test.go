@@ -40,8 +40,8 @@ func (s *sender) device(id uint32, name, state string) {
 
 const tables = "/rom@etc/tables"
 
-// templateOf gives the stream from a machine with size bytes of RAM. The RAM is not in the stream.
-// The result head is the length of the head.
+// templateOf returns the stream from a machine with size bytes of RAM. The RAM is not in the
+// stream. The result head is the length of the head.
 func templateOf(size int64) (stream []byte, head int) {
 	var s sender
 	s.number(magic)
@@ -81,7 +81,7 @@ func templateOf(size int64) (stream []byte, head int) {
 	return s.Bytes(), head
 }
 
-// devicesOf gives a stream that contains only the state of the devices.
+// devicesOf returns a stream that contains only the state of the devices.
 func devicesOf(link string) []byte {
 	var s sender
 	s.number(magic)
@@ -95,7 +95,7 @@ func devicesOf(link string) []byte {
 
 const someSize = 64 * pageSize
 
-// TestDevices makes a stream from a template's head, then another stream from the head of the
+// TestDevices creates a stream from a template's head, then another stream from the head of the
 // first.
 func TestDevices(t *testing.T) {
 	stream, length := templateOf(someSize)

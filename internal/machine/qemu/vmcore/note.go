@@ -42,7 +42,7 @@ func Find(memory io.ReaderAt, offset, length int64, found func(note []byte)) err
 	return nil
 }
 
-// noteIn gives the text of the note at the start of a page, or nil if there is none.
+// noteIn returns the text of the note at the start of a page, or nil if there is none.
 func noteIn(page []byte) []byte {
 	if binary.LittleEndian.Uint32(page) != uint32(len("VMCOREINFO\x00")) || !bytes.HasPrefix(page[12:], noteName) {
 		return nil

@@ -42,7 +42,7 @@ func offsetOf(address uint64, size int64) (offset int64, ok bool) {
 	return offset, offset < size
 }
 
-// frameOf gives the number that the guest's kernel uses for a page.
+// frameOf returns the number that the guest's kernel uses for a page.
 func frameOf(page int64) int64 {
 	if page*PageSize >= holeBegin {
 		page += (holeEnd - holeBegin) / PageSize

@@ -30,8 +30,8 @@ const (
 	section   = 1 << 27            // bytes
 )
 
-// boot makes a guest. Large pages map the descriptors of every second section, and small pages map
-// the others.
+// boot creates a guest. Large pages map the descriptors of every second section, and small pages
+// map the others.
 func boot(size int64, levels int) *guest {
 	g := &guest{size: size, pages: map[int64][]byte{}, levels: levels, next: table + PageSize}
 	g.put(g.entry(directMap, 2), 0|0xe3) // a page of 1 GiB
@@ -71,7 +71,7 @@ func (g *guest) ReadAt(into []byte, offset int64) (int, error) {
 	return len(into), nil
 }
 
-// at gives the memory from a physical address to the end of its page.
+// at returns the memory from a physical address to the end of its page.
 func (g *guest) at(address uint64) []byte {
 	offset, ok := offsetOf(address, g.size)
 	if !ok {
@@ -94,7 +94,7 @@ func (g *guest) alloc(bytes uint64) uint64 {
 	return at
 }
 
-// entry gives the address of the page table entry for a virtual address. It makes missing tables.
+// entry returns the address of the page table entry for a virtual address. It makes missing tables.
 func (g *guest) entry(address uint64, level int) uint64 {
 	in := uint64(tables)
 	for l := g.levels - 1; ; l-- {
@@ -109,7 +109,7 @@ func (g *guest) entry(address uint64, level int) uint64 {
 	}
 }
 
-// note gives those lines of Debian 12's note that the package uses.
+// note returns those lines of Debian 12's note that the package uses.
 func (g *guest) note() string {
 	const base = -675282944
 	return strings.Join([]string{

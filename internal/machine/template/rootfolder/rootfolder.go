@@ -39,7 +39,7 @@ func keyOf(root machine.Root) template.Key {
 	return template.Key{Form: form, Root: root.Digest, Host: fmt.Sprintf("uid %d", os.Geteuid())}
 }
 
-// Open gives the folder of an environment. If the folder is missing or damaged, Open writes it,
+// Open returns the folder of an environment. If the folder is missing or damaged, Open writes it,
 // which takes seconds. The caller must close the Folder after the machine has ended.
 //
 // If pyro is root, Open preserves owners, devices and extended attributes. Otherwise pyro's user

@@ -14,7 +14,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine/template"
 )
 
-// image makes an image that contains files of different kinds.
+// image creates an image that contains files of different kinds.
 func image(t *testing.T) machine.Root {
 	t.Helper()
 	when := time.Unix(1_700_000_000, 0)
