@@ -23,8 +23,8 @@ const (
 	DefaultEntries = 1_000_000
 )
 
-// Limits limits how much is read. A zero field means the default. If content exceeds a limit, the
-// error has kind Exhausted.
+// Limits limits the amount of data that is read. A zero field means the default. If content exceeds
+// a limit, the error has kind Exhausted.
 type Limits struct {
 	Bytes   int64 // total size of all files in bytes, without the holes of sparse files
 	Entries int
@@ -73,12 +73,12 @@ type Policy struct {
 	Below   string  // the names of all entries begin with this path, if it is not empty
 
 	// Ignored reports whether to leave out a path of a directory, and everything below that path.
-	// For a directory it is called before its content. It is not called for archives. If the
-	// function is nil, nothing is ignored.
+	// For a directory it is called before its content. If the function is nil, nothing is ignored.
+	// Archives do not use it.
 	Ignored func(ctx context.Context, path string, folder bool) bool
 	// Git returns the files that replace the .git in a folder of a directory, or nil to copy the
-	// .git as it is. The reason missing is not empty if git can't work in the copy. It is not
-	// called for archives. If the function is nil, every .git is copied as it is.
+	// .git as it is. If git can't work in the copy, missing is the reason. If the function is nil,
+	// every .git is copied as it is. Archives do not use it.
 	Git func(ctx context.Context, folder string) (files GitFiles, missing string)
 }
 
@@ -100,7 +100,8 @@ type Summary struct {
 	GitMissing   string // Why git can't work in copied checkouts.
 }
 
-// maxGitMissing limits the reasons in a summary, in bytes. The last one can exceed it.
+// maxGitMissing limits the total size of the reasons in a summary, in bytes. The last reason can
+// exceed it.
 const maxGitMissing = 1000
 
 // maxHoles limits the size of sparse files with their holes, as a multiple of [Limits.Bytes]. Holes
@@ -115,7 +116,7 @@ type tally struct {
 	sparse  int64 // total size of the sparse files, with their holes
 }
 
-// hollow adds the size of a sparse file. Its data counts elsewhere.
+// hollow adds the size of a sparse file with its holes. dataReader counts the data.
 func (t *tally) hollow(size int64) error {
 	if size > maxHoles*t.limits.Bytes-t.sparse {
 		return fault.Newf(fault.Exhausted, "its %d bytes exceed the limit of %d bytes for all sparse files", size, maxHoles*t.limits.Bytes)
@@ -136,8 +137,8 @@ func (t *tally) count(size int64) error {
 	return nil
 }
 
-// counted adds an entry whose content has size bytes, and returns the content. If the entry is a
-// sparse file, its data is counted while it is read.
+// counted adds an entry whose content has size bytes, and returns a reader of the content. The data
+// of a sparse file is counted while it is read.
 func (t *tally) counted(size int64, content *tree.Reader) (io.Reader, error) {
 	if !content.Sparse() {
 		return content, t.count(size)

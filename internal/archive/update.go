@@ -21,7 +21,7 @@ type UpdateOptions struct {
 	DryRun bool // change nothing
 	Limits Limits
 
-	// Omit reports whether an entry of the stream is left out. It must report the contents of an
+	// Omit reports whether to leave out an entry of the stream. It must report the contents of an
 	// omitted directory too. The default leaves out nothing.
 	Omit func(path string) bool
 	// Protected reports whether Delete must not remove an entry. Update calls it for a directory
@@ -192,8 +192,8 @@ func (u *update) below(name string) (string, error) {
 	return path.Join(append([]string{"."}, parts...)...), nil
 }
 
-// remove writes operations that remove what the stream does not have from an existing directory. It
-// reports whether the directory will be empty.
+// remove writes operations that remove entries from an existing directory if the stream does not
+// contain them. It reports whether the directory will be empty.
 func (u *update) remove(to *tar.Writer, directory string) (empty bool, err error) {
 	if err := u.ctx.Err(); err != nil {
 		return false, err
@@ -214,7 +214,8 @@ func (u *update) remove(to *tar.Writer, directory string) (empty bool, err error
 	return empty, nil
 }
 
-// removeEntry writes the operations that remove an entry, and reports whether it will be gone.
+// removeEntry writes the operations that remove an entry, and reports whether they remove it
+// completely.
 func (u *update) removeEntry(to *tar.Writer, name string, e fs.DirEntry) (removed bool, err error) {
 	kind := e.Type()
 	if e.Name() == ".git" || kind&^(fs.ModeDir|fs.ModeSymlink) != 0 || u.options.Protected != nil && u.options.Protected(u.ctx, name, e.IsDir()) {

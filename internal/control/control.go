@@ -1,7 +1,8 @@
-// Package control decides what the hosts of a control plane do, and checks who may ask for it.
+// Package control manages the sandboxes on the hosts of a control plane, and checks the permissions
+// of each request.
 //
 // A [Control] keeps records in [store.Store] and knows hosts by RPC alone. Only a host knows which
-// of its sandboxes run, and the record of a sandbox has its wanted state. Each operation first
+// of its sandboxes run. The record of a sandbox contains its wanted state. Each operation first
 // records the wanted state, then calls the host, and then records the host's answer. If this
 // process is killed in between, [Control.Reconcile] finishes the operation after the next start. So
 // no sandbox is lost, doubled or stuck.

@@ -8,8 +8,9 @@ import (
 	hostv1 "github.com/pyro-mcp/pyro/internal/gen/host/v1"
 )
 
-// countSent records what the machine of a sandbox has sent to other computers. If the team has then
-// spent its quota, the followers of the hosts pause its running sandboxes.
+// countSent adds the bytes that the machine of a sandbox has sent to other computers to the use of
+// its team. If the team has then spent its quota, the followers of the hosts pause its running
+// sandboxes.
 func (c *Control) countSent(ctx context.Context, b store.Sandbox, there *hostv1.WatchResponse) error {
 	if there.GetSentSinceUnixNano() == 0 { // unknown
 		return nil
@@ -30,8 +31,9 @@ func (c *Control) countSent(ctx context.Context, b store.Sandbox, there *hostv1.
 // lastCountTimeout is the maximum duration of countSentBefore.
 const lastCountTimeout = 5 * time.Second
 
-// countSentBefore records what a sandbox has sent before it is removed from its host. If the host
-// does not answer, what the sandbox has sent since the last report is not counted.
+// countSentBefore asks the host for the bytes that a sandbox has sent and records them. Call it
+// before the sandbox is removed from its host. If the host does not answer, the bytes since the
+// last report are not counted.
 func (c *Control) countSentBefore(ctx context.Context, h Host, b store.Sandbox) {
 	ctx, cancel := context.WithTimeout(ctx, lastCountTimeout)
 	defer cancel()

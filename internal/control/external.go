@@ -9,7 +9,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// External is a login at an OpenID provider, which the provider has signed.
+// External is a login at an OpenID provider. The provider has signed it.
 type External struct {
 	store.External
 	Email    string
@@ -19,9 +19,9 @@ type External struct {
 
 // LoginExternal begins a session of the user with an account at a provider.
 //
-// At the first login, it finds the user by a verified email. Then it removes the user's password,
-// because the person who invited the user can know it. If nobody has the email, and its domain is
-// one of domains, it makes the user a member of the first team. Permission: the user is not known.
+// At the first login, it finds the user by a verified email. It then removes the user's password,
+// because the person who sent the invitation may know it. If no user has the email, and its domain
+// is in domains, it creates a user in the first team. Otherwise it fails with Permission.
 func (c *Control) LoginExternal(ctx context.Context, e External, domains []string, address string) (Session, error) {
 	u, err := c.store.UserByExternal(ctx, e.External)
 	if fault.KindOf(err) == fault.NotFound {
@@ -36,7 +36,8 @@ func (c *Control) LoginExternal(ctx context.Context, e External, domains []strin
 	return c.begin(ctx, u.ID, address)
 }
 
-// firstExternal finds or makes the user of an account at a provider, and links both.
+// firstExternal finds or creates the user of an account at a provider, and links the account to the
+// user.
 func (c *Control) firstExternal(ctx context.Context, e External, domains []string, address string) (store.User, error) {
 	refused := fault.Newf(fault.Permission, "nobody has invited this account").WithHint("ask an admin to add your email")
 	if !e.Verified {

@@ -69,10 +69,10 @@ func IsKey(token secret.Value) bool { return strings.HasPrefix(token.Reveal(), k
 // lastUsedEvery is the precision of the time at which a key was last used.
 const lastUsedEvery = time.Minute
 
-// Errors that clients can tell apart from others of the same kind.
+// Errors that clients can distinguish from other errors of the same kind.
 var (
-	// ErrUnauthenticated is in the errors for requests whose sender is unknown. Their kind is
-	// Permission.
+	// ErrUnauthenticated means that the sender of a request is unknown. Errors that wrap it have
+	// the kind Permission.
 	ErrUnauthenticated = errors.New("no valid login")
 
 	ErrWrongPassword = errors.New("the present password is wrong")
@@ -115,7 +115,7 @@ func (c *Control) Keys(ctx context.Context, by Actor) ([]store.Key, error) {
 	return c.store.Keys(ctx, by.TeamID)
 }
 
-// RemoveKey removes an API key of a team. Nobody can use it any more when RemoveKey returns.
+// RemoveKey removes an API key of a team. When RemoveKey returns, the key no longer works.
 // Permission: a member removes the key of another user.
 func (c *Control) RemoveKey(ctx context.Context, by Identity, id string) error {
 	err := c.mayRemoveKey(ctx, by, id)
@@ -156,8 +156,8 @@ func digest(token secret.Value) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// KeyIdentity returns the identity for an API key. A key permits what a member does, but no more
-// than the user who made it is permitted at present.
+// KeyIdentity returns the identity for an API key. A key has at most the permissions of a member,
+// and at most the current permissions of the user who created it.
 func (c *Control) KeyIdentity(ctx context.Context, key secret.Value, address string) (Identity, error) {
 	k, creator, err := c.store.KeyByHash(ctx, digest(key))
 	now := c.clock()
@@ -239,7 +239,7 @@ func (c *Control) begun(ctx context.Context, v store.Session, token secret.Value
 	return Session{i, token, v.ExpiresAt}, err
 }
 
-// SwitchTeam replaces a session by one for another team of the user. NotFound: the user is no
+// SwitchTeam replaces a session by a session for another team of the user. NotFound: the user is no
 // member of it.
 func (c *Control) SwitchTeam(ctx context.Context, by Actor, token secret.Value, team string) (Session, error) {
 	if _, err := c.store.Member(ctx, team, by.ID); err != nil {

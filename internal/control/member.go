@@ -20,15 +20,15 @@ func (c *Control) Members(ctx context.Context, by Actor) ([]store.Member, error)
 	return c.store.Members(ctx, by.TeamID)
 }
 
-// LoginLink is a link for one login.
+// LoginLink is a link that logs a user in once.
 type LoginLink struct {
 	Token   secret.Value // empty: there is no link
 	Expires time.Time
 }
 
-// AddMember adds the user with an email to the team for which the actor acts. If there is none, it
-// makes the user, and returns a login link for them. Exists: the user is a member. Permission: only
-// owners can add owners.
+// AddMember adds the user with an email to the team for which the actor acts. If no user has this
+// email, it creates the user and returns a login link. Exists: the user is already a member.
+// Permission: only owners can add owners.
 func (c *Control) AddMember(ctx context.Context, by Identity, email string, role store.Role) (m store.Member, link LoginLink, err error) {
 	var user string
 	defer func() { c.audit(ctx, by.Actor, actAdd, onMember, user, err) }()
@@ -63,7 +63,7 @@ func (c *Control) loginLink(ctx context.Context, user string) (LoginLink, error)
 // maxEmail is the maximum length of an email address, in bytes.
 const maxEmail = 320
 
-// checkEmail returns an email address in lower case. Invalid: it is none.
+// checkEmail returns an email address in lower case. Invalid: the text is not an email address.
 func checkEmail(email string) (string, error) {
 	email = strings.ToLower(strings.TrimSpace(email))
 	a, err := mail.ParseAddress(email)
@@ -75,7 +75,7 @@ func checkEmail(email string) (string, error) {
 
 // NewLoginLink returns a login link for a member of the team for which the actor acts.
 //
-// The link gives the actor everything that the member has. So it fails with Permission if the
+// The actor can use the link to log in as the member. So NewLoginLink fails with Permission if the
 // member has a password or is in another team, unless the actor is an operator.
 func (c *Control) NewLoginLink(ctx context.Context, by Identity, user string) (link LoginLink, err error) {
 	defer func() { c.audit(ctx, by.Actor, actLink, onMember, user, err) }()

@@ -47,8 +47,8 @@ func hashPassword(password secret.Value) (secret.Value, error) {
 	return secret.New(fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, hashMemory, hashTime, hashThreads, encode(salt[:]), encode(sum))), nil
 }
 
-// checkPassword reports whether a password has a hash. It takes as long for a hash that is empty,
-// so that nobody learns which users exist.
+// checkPassword reports whether a password matches a hash. An empty hash takes equally long, so
+// that the time does not reveal which users exist.
 func checkPassword(password, hash secret.Value) bool {
 	text := password.Reveal()
 	if len(text) > MaxPassword {
@@ -64,7 +64,7 @@ func checkPassword(password, hash secret.Value) bool {
 	return subtle.ConstantTimeCompare(got, sum) == 1 && ok && version == argon2.Version
 }
 
-// parseHash splits a hash in PHC form. It accepts parameters up to twice the present ones.
+// parseHash splits a hash in PHC form. It accepts parameters up to twice the current ones.
 func parseHash(hash string) (version int, memory, time uint32, threads uint8, salt, sum []byte, ok bool) {
 	var text string
 	if _, err := fmt.Sscanf(hash, "$argon2id$v=%d$m=%d,t=%d,p=%d$%s", &version, &memory, &time, &threads, &text); err != nil {

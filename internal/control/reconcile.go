@@ -55,7 +55,8 @@ func hostStates(ctx context.Context, h Host, only string) (map[string]*hostv1.Wa
 	return untilSynced(stream)
 }
 
-// untilSynced returns the states at the beginning of a stream.
+// untilSynced reads a stream until the host has sent the states of all sandboxes, and returns these
+// states.
 func untilSynced(stream *connect.ServerStreamForClient[hostv1.WatchResponse]) (map[string]*hostv1.WatchResponse, error) {
 	there := map[string]*hostv1.WatchResponse{}
 	for stream.Receive() {
@@ -75,8 +76,9 @@ func untilSynced(stream *connect.ServerStreamForClient[hostv1.WatchResponse]) (m
 	return nil, FromHost(io.ErrUnexpectedEOF)
 }
 
-// unsettled returns the IDs of the sandboxes of a host whose records do not agree with the states
-// of the host, or are being changed. For the others, it records what they did.
+// unsettled returns the IDs of the sandboxes of a host whose records differ from the states of the
+// host, or are being changed. For the other sandboxes, it records the last activity and the sent
+// bytes.
 func (c *Control) unsettled(ctx context.Context, host string, there map[string]*hostv1.WatchResponse) (ids []string, err error) {
 	c.mu.Lock()
 	changing := slices.Collect(maps.Keys(c.locks)) // their records can become older than the states
@@ -95,7 +97,7 @@ func (c *Control) unsettled(ctx context.Context, host string, there map[string]*
 	return ids, nil
 }
 
-// observe records the time of the last activity of a sandbox, and what it has sent.
+// observe records the time of a sandbox's last activity, and the bytes that it has sent.
 func (c *Control) observe(ctx context.Context, b store.Sandbox, there *hostv1.WatchResponse) error {
 	if there == nil {
 		return nil
@@ -112,8 +114,9 @@ func (c *Control) observe(ctx context.Context, b store.Sandbox, there *hostv1.Wa
 // does nothing, but the follower of the host compares the sandbox at the end of the operation.
 //
 // reported is a state that the host has sent, or nil. If it agrees with the record, compare does
-// not ask the host, because a later state would come by itself. Otherwise the reported state can be
-// older than the record. So compare asks the host while no operation changes the sandbox.
+// not ask the host, because the host sends each later state too. If it differs, the reported state
+// can be older than the record. So compare then asks the host while no operation changes the
+// sandbox.
 func (c *Control) compare(ctx context.Context, host string, h Host, id string, reported *hostv1.WatchResponse) error {
 	unlock, ok := c.tryLock(id, host, id)
 	if !ok {
@@ -147,13 +150,13 @@ func (c *Control) compare(ctx context.Context, host string, h Host, id string, r
 	return fault.Wrap(err, "reconcile sandbox", id)
 }
 
-// reconcile brings one sandbox to its wanted state. there is nil if the host does not have it. The
-// caller holds the sandbox's lock.
+// reconcile brings one sandbox to its wanted state. there is the state of the sandbox on the host,
+// or nil if the host has no such sandbox. The caller holds the sandbox's lock.
 func (c *Control) reconcile(ctx context.Context, h Host, b store.Sandbox, there *hostv1.WatchResponse) (err error) {
 	switch {
 	case b.Wanted == store.WantDeleted && there == nil, there == nil && !b.Made:
-		// Either it is gone, or its creation was interrupted before the host had it. Then no client
-		// got its ID.
+		// The host has deleted the sandbox, or its creation was interrupted before it reached the
+		// host. In the second case no client got its ID.
 		return c.store.Forget(ctx, b.ID)
 	case b.Wanted == store.WantDeleted:
 		return c.destroy(ctx, h, b)
@@ -165,8 +168,8 @@ func (c *Control) reconcile(ctx context.Context, h Host, b store.Sandbox, there 
 	status := there.Status
 	switch {
 	case b.Wanted == store.WantRunning && b.Status == statusPaused && (status == statusPaused || status == statusRunning):
-		// The resume was interrupted. Even if the sandbox runs, its machine may soon be paused
-		// again, because the process that resumed it was killed. Then this call resumes it again.
+		// The resume was interrupted. If the process that resumed the sandbox was killed, a machine
+		// that runs now may soon be paused again. This call then resumes it again.
 		status, err = resume(ctx, h, b)
 	case status == statusRunning && b.Wanted == store.WantPaused && b.Status != statusPaused: // the pause was interrupted
 		status, err = pause(ctx, h, b)

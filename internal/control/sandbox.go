@@ -12,7 +12,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/tracing"
 )
 
-// finishTimeout bounds the work that an operation still does after its client has gone: to record
+// finishTimeout limits the work that an operation does after its client has disconnected: to record
 // the host's answer, and to remove a sandbox whose creation failed.
 const finishTimeout = 2 * time.Minute
 
@@ -38,8 +38,8 @@ type Create struct {
 	Request    string            // a digest of the request, for Key
 }
 
-// CreateSandbox creates a sandbox and returns when it runs. If it fails, there is no sandbox. If
-// the call is repeated with the same key, it returns the sandbox of the first call that succeeded.
+// CreateSandbox creates a sandbox and returns when it runs. If it fails, no sandbox remains. A
+// repeated call with the same key returns the sandbox of the first call that succeeded.
 func (c *Control) CreateSandbox(ctx context.Context, by Actor, req Create) (b store.Sandbox, err error) {
 	began := time.Now()
 	ctx, span := tracing.Begin(ctx, "create sandbox")
@@ -65,11 +65,11 @@ func (c *Control) CreateSandbox(ctx context.Context, by Actor, req Create) (b st
 	})
 }
 
-// buildFunc lets a host make a recorded sandbox.
+// buildFunc creates a recorded sandbox on a host.
 type buildFunc func(ctx context.Context, h Host, b store.Sandbox) error
 
-// add records a new sandbox of the actor's team, and lets its host build it. If the call is
-// repeated with the same key, it returns the sandbox of the first call that succeeded.
+// add records a new sandbox of the actor's team and creates it on its host. A repeated call with
+// the same key returns the sandbox of the first call that succeeded.
 func (c *Control) add(ctx context.Context, by Actor, n store.NewSandbox, build buildFunc) (store.Sandbox, error) {
 	for {
 		n.ID, n.TeamID, n.Wanted, n.Status, n.CreatedBy = store.NewID(store.SandboxPrefix), by.TeamID, store.WantRunning, store.StatusPending, by.ID
@@ -82,8 +82,8 @@ func (c *Control) add(ctx context.Context, by Actor, n store.NewSandbox, build b
 	}
 }
 
-// tryAdd adds a sandbox, or waits for the one of an earlier request with the same key. again
-// reports that the earlier request has failed meanwhile.
+// tryAdd adds a sandbox. If an earlier request with the same key is in progress, it waits for the
+// sandbox of that request. If the earlier request fails, again is true.
 func (c *Control) tryAdd(ctx context.Context, n store.NewSandbox, build buildFunc) (b store.Sandbox, again bool, err error) {
 	unlock, err := c.lock(ctx, n.ID)
 	if err != nil {
@@ -110,7 +110,7 @@ func (c *Control) place() string {
 }
 
 // created waits until an earlier request has created a sandbox, or creates it if that request was
-// interrupted. again reports that the earlier request has failed.
+// interrupted. If the earlier request fails, again is true.
 func (c *Control) created(ctx context.Context, b store.Sandbox, build buildFunc) (_ store.Sandbox, again bool, err error) {
 	unlock, err := c.lock(ctx, b.ID)
 	if err != nil {
@@ -125,7 +125,7 @@ func (c *Control) created(ctx context.Context, b store.Sandbox, build buildFunc)
 	return b, false, err
 }
 
-// make builds a recorded sandbox on its host. The caller holds its lock.
+// make creates a recorded sandbox on its host. The caller holds its lock.
 func (c *Control) make(ctx context.Context, b store.Sandbox, build buildFunc) (store.Sandbox, error) {
 	h, err := c.host(b)
 	if err != nil {
@@ -147,7 +147,7 @@ func (c *Control) make(ctx context.Context, b store.Sandbox, build buildFunc) (s
 	return b, nil
 }
 
-// discard removes a sandbox whose creation failed. If it can't, Reconcile does.
+// discard removes a sandbox whose creation failed. If that fails, Reconcile removes it later.
 func (c *Control) discard(ctx context.Context, h Host, b store.Sandbox) {
 	_, err := c.store.Want(ctx, b.TeamID, b.ID, store.WantDeleted, c.clock())
 	if err == nil {
@@ -175,8 +175,9 @@ func (c *Control) destroy(ctx context.Context, h Host, b store.Sandbox) error {
 	return nil
 }
 
-// DeleteSandbox deletes a sandbox. Once it is recorded as deleted, it can't be found any more, even
-// if its host does not answer: Reconcile destroys it later.
+// DeleteSandbox deletes a sandbox. If its host does not answer, the sandbox is only recorded as
+// deleted, and Reconcile destroys it later. Lists do not contain sandboxes that are recorded as
+// deleted.
 func (c *Control) DeleteSandbox(ctx context.Context, by Actor, id string) error {
 	_, err := c.change(ctx, by, id, actDelete, store.WantDeleted, func(ctx context.Context, h Host, b store.Sandbox) (string, error) {
 		err := c.destroy(ctx, h, b)
@@ -245,7 +246,8 @@ func (c *Control) change(ctx context.Context, by Actor, id, action string, w sto
 	return c.changeLocked(ctx, by, id, action, w, call)
 }
 
-// changeLocked is change without an entry in the audit log. The caller holds the sandbox's lock.
+// changeLocked is like change, but adds no entry to the audit log. The caller holds the sandbox's
+// lock.
 func (c *Control) changeLocked(ctx context.Context, by Actor, id, action string, w store.Wanted, call func(context.Context, Host, store.Sandbox) (string, error)) (b store.Sandbox, err error) {
 	before, err := c.store.Sandbox(ctx, by.TeamID, id)
 	if err != nil {

@@ -76,7 +76,7 @@ func (c *Control) CreateTeam(ctx context.Context, by Actor, name string) (Member
 // maxSlug is the maximum length of the part of a slug that comes from the name of a team.
 const maxSlug = 40
 
-// slug creates a unique slug from the name and the ID of a team.
+// slug returns a unique slug from the name and the ID of a team.
 func slug(name, id string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(name) {
@@ -128,13 +128,13 @@ func (c *Control) inFirstTeam(ctx context.Context, by Actor) (Actor, error) {
 	return by, err
 }
 
-// TeamUse is a team and what it uses of its quota.
+// TeamUse is a team with its use of the quota.
 type TeamUse struct {
 	store.Team
 	Used store.Used
 }
 
-// Quota returns the quota of the team for which an actor acts, and what the team uses.
+// Quota returns the quota and the use of the team for which an actor acts.
 func (c *Control) Quota(ctx context.Context, by Actor) (TeamUse, error) {
 	t, err := c.store.Team(ctx, by.TeamID)
 	if err != nil {
@@ -162,7 +162,7 @@ func (c *Control) SetQuota(ctx context.Context, by Actor, team string, q store.Q
 	return c.Quota(ctx, by)
 }
 
-// AllTeams returns all teams with what they use, the oldest first. Permission: the actor is no
+// AllTeams returns all teams with their use, the oldest first. Permission: the actor is no
 // operator.
 func (c *Control) AllTeams(ctx context.Context, by Actor) ([]TeamUse, error) {
 	if err := c.needOperator(ctx, by); err != nil {

@@ -17,7 +17,8 @@ func (c *Control) RenameUser(ctx context.Context, by Actor, name string) error {
 }
 
 // ChangePassword changes the password of the actor, and ends their sessions. A user without a
-// password needs no present one. ErrWrongPassword: the present password is wrong.
+// password does not need to send the current password. ErrWrongPassword: the present password is
+// wrong.
 func (c *Control) ChangePassword(ctx context.Context, by Actor, present, next secret.Value) (err error) {
 	defer func() { c.audit(ctx, by, actPassword, onUser, by.ID, err) }()
 	u, err := c.User(ctx, by)

@@ -171,7 +171,7 @@ func paramsOf(m rpc.Method, r record, params []byte) (json.RawMessage, error) {
 	return json.Marshal(given)
 }
 
-// hideWorkspace removes from the description of a workspace what only the host agent knows.
+// hideWorkspace removes the host agent's internal data from the description of a workspace.
 func (a *Agent) hideWorkspace(w *pyro.Workspace) {
 	w.Labels = withoutOwn(w.Labels)
 	source := w.WorkspaceSeed.ForkedFrom
@@ -237,7 +237,8 @@ func (c *callStream) output(b []byte, message func([]byte) *pb.CallResponse) err
 	return nil
 }
 
-// progress sends an event. An error means that the client has gone, which also ends the call.
+// progress sends an event. It ignores errors: they mean that the client has disconnected, which
+// also ends the call.
 func (c *callStream) progress(e progress.Event) {
 	text, err := json.Marshal(pyro.Progress(e))
 	if err == nil {

@@ -50,11 +50,11 @@ type Machines interface {
 	// If it fails, there is no template, but a machine that was running may be paused. It fails
 	// with Precondition if the machine has ended and therefore can't be paused.
 	MakeTemplate(ctx context.Context, id string, flat bool, record func(sizeBytes int64) string) error
-	// EndSource stops what still runs of a machine that became a template. It does nothing if the
-	// machine no longer exists.
+	// EndSource stops leftover processes of a machine that became a template. It does nothing if
+	// the machine no longer exists.
 	EndSource(ctx context.Context, id string) error
-	// Templates returns all templates. It also removes what interrupted calls of MakeTemplate and
-	// DeleteTemplate left behind.
+	// Templates returns all templates. It also removes leftovers of interrupted calls of
+	// MakeTemplate and DeleteTemplate.
 	Templates(ctx context.Context) ([]Template, error)
 	// DeleteTemplate removes a template.
 	DeleteTemplate(ctx context.Context, id string) error

@@ -7,14 +7,14 @@ import (
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-// sent is how many bytes a machine has sent to other computers since a time. The time, in
-// nanoseconds since 1970, also identifies the machine: a resumed sandbox has another machine, which
-// counts from 0. The zero value is unknown.
+// sent is the number of bytes that a machine has sent to other computers since its start. The start
+// time, in nanoseconds since 1970, identifies the machine: a resumed sandbox has another machine,
+// which counts from 0. The zero value means unknown.
 type sent struct {
 	bytes, since int64
 }
 
-// setSent records what a machine has sent, and reports it to the watchers later.
+// setSent records the bytes that a machine has sent, and reports them to the watchers later.
 func (s *sandbox) setSent(u workspace.Usage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,8 +29,8 @@ func (s *sandbox) setSent(u workspace.Usage) {
 const measureTimeout = 3 * time.Second
 
 // measureSent asks the machine of a running sandbox how much it has sent. Otherwise a watcher would
-// miss what a machine sends between the last sample and its end. Errors are ignored: a machine that
-// does not answer must not prevent its end.
+// miss the bytes that a machine sends between the last sample and its end. Errors are ignored: a
+// machine that does not answer must not prevent its end.
 func (s *sandbox) measureSent(ctx context.Context) {
 	if w := s.sampler.Load(); w != nil {
 		ctx, cancel := context.WithTimeout(ctx, measureTimeout)

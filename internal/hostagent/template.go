@@ -117,7 +117,7 @@ func (r *record) applyTemplate(t *template) {
 	r.DefaultEnv = env
 }
 
-// loadTemplates loads the templates. It also stops what still runs of the machines that became
+// loadTemplates loads the templates. It also stops leftover processes of machines that became
 // templates.
 func (a *Agent) loadTemplates(ctx context.Context) error {
 	all, err := a.options.Machines.Templates(ctx)
@@ -137,7 +137,7 @@ func (a *Agent) loadTemplates(ctx context.Context) error {
 	return nil
 }
 
-// endSource stops what still runs of the machine that became a template. If that fails, the next
+// endSource stops leftover processes of the machine that became a template. If that fails, the next
 // Open tries again.
 func (a *Agent) endSource(ctx context.Context, t *template) {
 	if err := a.options.Machines.EndSource(ctx, t.id); err != nil {

@@ -1,4 +1,4 @@
-// Package hostfolder changes existing folders of the host, which contain files of the user.
+// Package hostfolder changes folders of the host that contain files of the user.
 //
 // A change is atomic: after a crash or a kill at any moment, recovery completes or undoes it. A
 // file that is replaced is never missing. Links are never followed.
@@ -27,8 +27,8 @@ import (
 const StagingPrefix = ".pyro-change-"
 
 // Journal is the path of a folder that records the changes in progress, one file for each change.
-// Journal creates it if it is missing. Only recorded changes are recovered, so that files that come
-// from a machine can't pass for one.
+// Journal creates it if it is missing. Recovery ignores staging folders without a record, so that
+// files from a machine can't imitate an interrupted change.
 type Journal string
 
 // record is the record of one change. Its lock is held while the change is in progress.
@@ -141,7 +141,7 @@ func (r record) remove() error {
 // changes that other processes are making. Recover is cheap if there are none.
 func (j Journal) Recover() error { return j.recover("") }
 
-// recover is Recover, but returns only errors about one folder, unless folder is empty.
+// recover is like Recover. If folder is not empty, it returns only errors about this folder.
 func (j Journal) recover(folder string) error {
 	entries, err := os.ReadDir(string(j))
 	if errors.Is(err, fs.ErrNotExist) {

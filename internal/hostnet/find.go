@@ -7,13 +7,14 @@ import (
 	"strings"
 )
 
-// Host is where Find looks. A test can use another root.
+// Host contains the inputs of Find. Tests can use another root.
 type Host struct {
 	Root string              // root of the file system; empty: /
 	Home string              // home of the user, below Root
 	Env  func(string) string // returns the value of an environment variable
 
-	// Check returns why machines can't use an egress rule, or nil. A nil function accepts all.
+	// Check returns an error if machines can't use an egress rule. A nil function accepts all
+	// rules.
 	Check func(rule string) error
 }
 
@@ -46,7 +47,7 @@ type search struct {
 // maxFile is the maximum size of a configuration file, in bytes. Longer files are cut.
 const maxFile = 1 << 20
 
-// read returns the content of a file, and nothing if it can't be read.
+// read returns the content of a file, or "" if the file can't be read.
 func (s *search) read(path string) string {
 	f, err := os.Open(filepath.Join("/", s.Root, path))
 	if err != nil {

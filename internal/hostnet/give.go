@@ -9,8 +9,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// Give returns what a machine gets. The argument names the credentials to give too. If a named
-// credential was not found, Give returns a NotFound error.
+// Give returns the settings for a machine, with the named credentials. If a named credential was
+// not found, Give returns a NotFound error.
 func (s Settings) Give(credentials []string) (*store.HostNetwork, Credentials, error) {
 	g := &store.HostNetwork{Mirrors: s.mirrors}
 	var secrets Credentials

@@ -1,9 +1,9 @@
-// Package hostnet finds how the programs of this host reach the network, and gives the same
-// settings to a machine: proxies, CA certificates, and the mirrors of apt, Go, npm and pip.
+// Package hostnet finds the network settings of this host for use in a machine: proxies, CA
+// certificates, and the mirrors of apt, Go, npm and pip.
 //
 // [Find] reads variables and configuration files of the calling user. It runs no program.
-// [Settings.Give] selects what a machine gets. A password or token inside a setting is left out,
-// unless the caller names it. [Install] writes the files of a machine.
+// [Settings.Give] selects the settings for a machine. A password or token inside a setting is left
+// out, unless the caller names it. [Install] writes the files of a machine.
 package hostnet
 
 import "github.com/pyro-mcp/pyro/internal/secret"
@@ -27,7 +27,7 @@ type Setting struct {
 	secret    secret.Value // the value with its password, or the token
 }
 
-// Settings is all that was found.
+// Settings contains all settings that Find has found.
 type Settings struct {
 	All []Setting
 
@@ -37,8 +37,8 @@ type Settings struct {
 	apt          []string          // lines of apt's configuration
 }
 
-// Credentials are the values that the caller has named. Each is set as the environment variable of
-// its name.
+// Credentials are the passwords and tokens that the caller has selected by name. Each is set as the
+// environment variable of its name.
 type Credentials []secret.Secret
 
 // Env returns the values as NAME=VALUE.

@@ -9,7 +9,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/secret"
 )
 
-// ours reports whether a cookie belongs to pyro, by the prefix of its name.
+// ours reports whether the prefix of a cookie's name shows that the cookie belongs to pyro.
 func ours(name string) bool {
 	return strings.HasPrefix(strings.TrimPrefix(strings.ToLower(name), "__host-"), "pyro_")
 }
@@ -23,8 +23,8 @@ func ownKey(h http.Header) (secret.Value, bool) {
 	return token, ok && control.IsKey(token)
 }
 
-// cleanRequest removes from a request what only pyro may see. The guest's own headers and cookies
-// with the same purpose stay.
+// cleanRequest removes pyro's own credentials from a request, so that the guest never sees them.
+// The guest's own cookies and authorization headers stay.
 func cleanRequest(r *http.Request) {
 	h := r.Header
 	for _, value := range h.Values(control.KeyHeader) {
@@ -69,8 +69,8 @@ func withoutLink(query string) string {
 	return strings.Join(kept, "&")
 }
 
-// forbidden are headers of an answer that would act on other hosts or ports, or on the future of
-// this one.
+// forbidden lists response headers that would affect other hosts or ports, or later requests to
+// this host.
 var forbidden = []string{"Strict-Transport-Security", "Clear-Site-Data", "Alt-Svc", "Public-Key-Pins", "Public-Key-Pins-Report-Only", "Expect-Ct"}
 
 // cleanResponse removes headers that a guest must not send to the browser.
@@ -90,7 +90,8 @@ func cleanResponse(h http.Header, host string) {
 	}
 }
 
-// ownCookie reports whether a guest may set a cookie: one of its own, only for its own host.
+// ownCookie reports whether a guest may set a cookie. The cookie must not have a name of pyro's
+// cookies, and must be limited to the guest's own host.
 func ownCookie(line, host string) bool {
 	parts := strings.Split(line, ";")
 	name, _, _ := strings.Cut(parts[0], "=")

@@ -16,7 +16,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/secret"
 )
 
-// Names that the guest never sees, and can't set.
+// Names of cookies, paths and parameters that the guest never sees, and can't set.
 const (
 	cookieName       = "pyro_preview"
 	secureCookieName = "__Host-pyro_preview" // browsers let no other host set it
@@ -39,8 +39,8 @@ type Options struct {
 	Log     *slog.Logger
 	Secure  func(*http.Request) bool   // reports whether the client uses TLS
 	Address func(*http.Request) string // returns the address of the client
-	// Proxied reports whether a trusted proxy can have sent a request. Only then do its headers
-	// X-Forwarded-* count.
+	// Proxied reports whether a trusted proxy can have sent a request. The headers X-Forwarded-*
+	// are ignored in other requests.
 	Proxied func(*http.Request) bool
 	// Limit reports whether a client may send another request now. If not, it returns how long the
 	// client must wait. by is zero if the client has not proved that it may open a preview.
@@ -64,17 +64,18 @@ func New(o Options) *Handler {
 	return h
 }
 
-// Port returns the port that a request's Host header names. ok is false if it names none.
+// Port returns the port in a request's Host header. ok is false if the header contains no port of a
+// sandbox.
 func (h *Handler) Port(r *http.Request) (p Port, ok bool) { return ParseHost(r.Host, h.Domains) }
 
-// Close ends streams that have no end of their own, such as WebSockets, and idle connections. It
-// waits a short time for clients to agree.
+// Close closes idle connections and endless streams, such as WebSockets. It waits up to closeTime
+// for clients to close their side.
 func (h *Handler) Close() {
 	h.streams.close()
 	h.transport.CloseIdleConnections()
 }
 
-// Serve answers a request for a port, which Port has returned for it.
+// Serve answers a request for the port p. p must be the result of Port for this request.
 func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, p Port) {
 	if isWebSocket(r) {
 		w = upgrading{w, &h.streams}
@@ -124,7 +125,8 @@ func (h *Handler) limit(w http.ResponseWriter, r *http.Request, by control.Actor
 // sessionLength is the length of the token of a session.
 const sessionLength = 26
 
-// hasSession reports whether a program has sent the token of a session, which is meant for the API.
+// hasSession reports whether a request contains the token of a session as a bearer token. Such
+// tokens are only valid for the API.
 func (h *Handler) hasSession(r *http.Request) bool {
 	token, ok := control.Bearer(r.Header.Get("Authorization"))
 	if !ok || len(token.Reveal()) != sessionLength {
@@ -149,7 +151,7 @@ func visitOf(ctx context.Context) *visit {
 	return v
 }
 
-// pass returns what a request shows to prove that it is allowed.
+// pass returns the proofs in a request that it may open a preview.
 func (h *Handler) pass(r *http.Request) control.PreviewPass {
 	p := control.PreviewPass{Address: h.Address(r), Link: secret.New(r.URL.Query().Get(linkParameter))}
 	if key, ok := ownKey(r.Header); ok {
@@ -196,7 +198,7 @@ func sameSandbox(r *http.Request, p Port, domains []string) bool {
 	return ok && from.ID == p.ID && from.Domain == p.Domain
 }
 
-// navigates reports whether a browser shows the answer to a request as a page.
+// navigates reports whether a browser will show the answer to a request as a page.
 func navigates(r *http.Request) bool {
 	if mode := r.Header.Get("Sec-Fetch-Mode"); mode != "" && mode != "navigate" {
 		return false
@@ -292,8 +294,8 @@ func (h *Handler) Open(w http.ResponseWriter, r *http.Request, session secret.Va
 	}
 }
 
-// loginElsewhere handles a browser without a session. It can have one at 127.0.0.1, because
-// browsers do not share cookies between that address and localhost.
+// loginElsewhere handles a browser without a session at this name. The browser may have a session
+// at 127.0.0.1, because browsers do not share cookies between that address and localhost.
 func (h *Handler) loginElsewhere(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	name, port, err := net.SplitHostPort(r.Host)
@@ -305,7 +307,7 @@ func (h *Handler) loginElsewhere(w http.ResponseWriter, r *http.Request) {
 	h.fail(w, r, http.StatusForbidden, needsLogin)
 }
 
-// exchange gives a browser the cookie of a preview for a token.
+// exchange sets the cookie of a preview if the request contains a valid token for it.
 func (h *Handler) exchange(w http.ResponseWriter, r *http.Request, p Port) {
 	q := r.URL.Query()
 	cookie, expires, err := h.Control.ExchangePreviewToken(r.Context(), secret.New(q.Get("token")), p.ID, p.Number)
@@ -320,7 +322,8 @@ func (h *Handler) exchange(w http.ResponseWriter, r *http.Request, p Port) {
 	}
 }
 
-// local returns an address of the same host: a path with a query. Others become the root.
+// local returns the address if it is a path on the same host, with or without a query. For other
+// addresses it returns "/".
 func local(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(address, "/") || strings.HasPrefix(address, "//") || strings.Contains(address, "\\") {

@@ -38,7 +38,7 @@ func (h *Handler) newProxy() http.Handler {
 		Transport: h.transport, FlushInterval: -1, BufferPool: &buffers{}, ErrorLog: discard,
 		Rewrite: func(r *httputil.ProxyRequest) {
 			v := visitOf(r.In.Context())
-			// The transport keeps connections by this host.
+			// The transport reuses connections to the same host.
 			r.Out.URL.Scheme, r.Out.URL.Host = "http", net.JoinHostPort(v.port.ID, strconv.Itoa(v.port.Number))
 			r.Out.Host = r.In.Host // frameworks compare it with the browser's Origin
 			r.Out.URL.RawQuery = r.In.URL.RawQuery

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// closeTime is how long the clients of WebSockets may take to close them.
+// closeTime is the maximum time for clients to close their WebSockets.
 const closeTime = time.Second
 
-// streams are the streams that have no end of their own.
+// streams contains the open streams that end only when the server or a client closes them.
 type streams struct {
 	closing context.Context
 	begin   context.CancelFunc
@@ -26,7 +26,7 @@ type streams struct {
 
 func (s *streams) init() { s.closing, s.begin = context.WithCancel(context.Background()) }
 
-// add calls end when the streams have to end, unless ctx has ended before.
+// add calls end when the streams must end, unless ctx ends first.
 func (s *streams) add(ctx context.Context, end func()) {
 	stop := context.AfterFunc(s.closing, end)
 	context.AfterFunc(ctx, func() { stop() })
@@ -51,7 +51,7 @@ func (s *streams) close() {
 	s.open.Wait()
 }
 
-// upgrading is the writer for a request that asks for a WebSocket.
+// upgrading is the response writer for a WebSocket request.
 type upgrading struct {
 	http.ResponseWriter
 	streams *streams
@@ -83,8 +83,8 @@ func isWebSocket(r *http.Request) bool {
 // can connect again.
 var goingAway = []byte{0x88, 2, 0x03, 0xE9}
 
-// socket is the client's connection of a WebSocket. It follows the frames that the guest sends. So
-// it can add a frame between two of them.
+// socket is the client's side of a WebSocket. It parses the guest's frames, so that it can insert a
+// frame between two of them.
 type socket struct {
 	net.Conn
 	streams *streams
@@ -98,7 +98,7 @@ type socket struct {
 	ended  bool
 }
 
-// Write sends frames of the guest.
+// Write sends frames of the guest to the client.
 func (s *socket) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,14 +118,14 @@ func (s *socket) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// follow moves over bytes of frames.
+// follow advances the parser over bytes of frames.
 func (s *socket) follow(b []byte) {
 	for len(b) > 0 {
 		b = b[s.step(b):]
 	}
 }
 
-// frame moves to the end of the current frame, and returns how many bytes it has.
+// frame advances the parser to the end of the current frame, and returns the number of bytes.
 func (s *socket) frame(b []byte) int {
 	n := 0
 	for n < len(b) && !s.between() {
@@ -137,7 +137,8 @@ func (s *socket) frame(b []byte) int {
 // between reports whether the last byte was the end of a frame.
 func (s *socket) between() bool { return s.left == 0 && len(s.head) == 0 }
 
-// step moves over the rest of a payload, or over one byte of a header. It returns how many bytes.
+// step advances the parser over the rest of a payload, or over one byte of a header. It returns the
+// number of bytes.
 func (s *socket) step(b []byte) int {
 	if s.left > 0 {
 		n := min(s.left, uint64(len(b)))
@@ -181,7 +182,8 @@ func (s *socket) goAway() {
 	s.tryEnd()
 }
 
-// tryEnd sends the last frame, if that is due and possible. The client then closes the connection.
+// tryEnd sends the close frame if the WebSocket must end and no frame of the guest is incomplete.
+// The client then closes the connection.
 func (s *socket) tryEnd() {
 	if s.ending && !s.ended && s.between() {
 		s.ended = true

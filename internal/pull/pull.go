@@ -1,9 +1,9 @@
 // Package pull brings the changes of a workspace back into a folder of the host.
 //
 // A pull is a three-way merge. The baseline is the content that the workspace had after its
-// creation. A change of the workspace is applied if the folder still has what the baseline has. If
-// the folder has what the workspace has, there is nothing to do. Everything else is a conflict.
-// Entries that the workspace has not changed are never touched.
+// creation. A change of the workspace is applied if the entry in the folder is the same as in the
+// baseline. If the entry already is the same as in the workspace, nothing happens. Everything else
+// is a conflict. Entries that the workspace has not changed are never touched.
 //
 // Modes count as in git: only the executable bit of the owner matters.
 package pull
@@ -76,7 +76,7 @@ type Sides struct {
 	Folder              *os.File // the folder of the host
 }
 
-// Plan is the result of a comparison. It is not applied yet.
+// Plan lists the changes that a pull would apply.
 type Plan struct {
 	Changes    []Change
 	operations []operation
@@ -143,7 +143,7 @@ type planner struct {
 	removed map[string]bool // removed entries of the host
 }
 
-// plan decides about one change.
+// plan adds the result of one change to the plan.
 func (p *planner) plan(i int, c diff.Change) error {
 	if err := p.ctx.Err(); err != nil {
 		return err

@@ -25,7 +25,7 @@ type networkQuery struct {
 	All       bool `query:"all" doc:"All stored records"`
 }
 
-// bindActivity binds what a sandbox has done.
+// bindActivity binds the operations that return the activity of a sandbox.
 func (s *Server) bindActivity(base string) {
 	one := "/v1/" + base + "/{id}"
 	register(s, operation(http.MethodGet, one+"/summary", base+"-summary", "Summarize the activity since the creation or the last reset", store.RoleViewer),

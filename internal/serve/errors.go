@@ -67,8 +67,8 @@ var special = []struct {
 	{control.ErrNameReserved, http.StatusConflict, "name_reserved"},
 }
 
-// routesOf are the routes that do the same as calls of the host agent, which hints of hosts name. A
-// name that begins with another one comes first.
+// routesOf maps calls of the host agent, which occur in hints of hosts, to the equivalent routes.
+// If a name is a prefix of another name, the longer name comes first.
 var routesOf = []string{
 	"ListSandboxes", "GET /v1/sandboxes", "CreateSandbox", "POST /v1/sandboxes", "DestroySandbox", "DELETE /v1/sandboxes/{id}",
 	"ResumeSandbox", "POST /v1/sandboxes/{id}/resume", "ExecStream", "GET /v1/sandboxes/{id}/exec/stream",
@@ -127,7 +127,7 @@ func (s *Server) write(ctx huma.Context, err error) {
 	writeError(w, newError(err))
 }
 
-// writeError answers a request that no operation sees.
+// writeError writes an error as the answer to a request outside of huma's operations.
 func writeError(w http.ResponseWriter, e *Error) {
 	w.Header().Set("Content-Type", "application/json")
 	maps.Copy(w.Header(), e.GetHeaders())
@@ -135,7 +135,7 @@ func writeError(w http.ResponseWriter, e *Error) {
 	json.NewEncoder(w).Encode(e)
 }
 
-// huma makes the errors for requests that do not match their schema with this function.
+// huma calls this function to create the errors for requests that do not match their schema.
 func init() {
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
 		if status == http.StatusUnprocessableEntity {

@@ -52,8 +52,8 @@ func (s *Server) bindFileStreams(base string) {
 	}}}}
 }
 
-// streamFile passes a file on to the host while it comes. The host replaces the file only when the
-// form has ended.
+// streamFile forwards a file to the host while it arrives. The host replaces the file only after
+// the end of the form.
 func (s *Server) streamFile(ctx context.Context, in *uploaded) error {
 	if _, err := s.client(ctx, in.ID); err != nil {
 		return err
@@ -81,8 +81,7 @@ func (s *Server) streamFile(ctx context.Context, in *uploaded) error {
 	return s.writeFile(ctx, in.ID, string(path), &lastPart{form, part})
 }
 
-// badForm returns the error for a form that is not as expected. err is the error from reading the
-// form, or nil.
+// badForm returns the error for an invalid form. err is the error from reading the form, or nil.
 func badForm(err error, otherwise string) error {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -94,7 +93,7 @@ func badForm(err error, otherwise string) error {
 }
 
 // lastPart reads the last part of a form. It returns io.EOF only at the end of the form. So if the
-// client is cut off, the file is not complete.
+// connection breaks, the host does not take the part for a complete file.
 type lastPart struct {
 	form *multipart.Reader
 	part *multipart.Part
@@ -114,7 +113,7 @@ func (l *lastPart) Read(b []byte) (int, error) {
 	return n, io.EOF
 }
 
-// impatient reads the body of a request, and fails if nothing comes for a while.
+// impatient reads the body of a request. It fails if no data arrives for some time.
 type impatient struct {
 	io.ReadCloser
 	connection *http.ResponseController

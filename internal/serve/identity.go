@@ -86,10 +86,10 @@ func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 // operation states it, and tests can try each operation with each role.
 const need = "role"
 
-// needsUser marks operations that need a session of a user.
+// needsUser is the metadata key of operations that need a session of a user.
 const needsUser = "user"
 
-// byUser marks an operation that API keys can't do.
+// byUser marks an operation that can't be called with an API key.
 func byUser(o *huma.Operation) { o.Metadata[needsUser] = true }
 
 // withoutLogin marks an operation that is open to everybody.
@@ -124,7 +124,7 @@ func sessionToken(r *http.Request) (secret.Value, bool) {
 	return secret.New(c.Value), true
 }
 
-// presentToken returns the token of the session that sends a request.
+// presentToken returns the session token of a request.
 func presentToken(r *http.Request) secret.Value {
 	token, ok := bearer(r)
 	if !ok {
@@ -166,8 +166,8 @@ func address(r *http.Request) string {
 	return host
 }
 
-// checkSender refuses requests that another site makes a browser send. Requests with a key or a
-// token are not among them, because a browser adds only cookies by itself.
+// checkSender refuses cross-site requests of browsers. It allows requests with a key or a token,
+// because a browser adds only cookies automatically.
 func (s *Server) checkSender(r *http.Request) error {
 	if r.Header.Get(keyHeader) != "" || r.Header.Get("Authorization") != "" {
 		return nil

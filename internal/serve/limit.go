@@ -32,7 +32,7 @@ const (
 // the least recently used bucket.
 const maxBuckets = 10_000
 
-// limiter limits how often each of many senders can do something.
+// limiter is a rate limiter with a token bucket for each sender.
 type limiter struct {
 	rate, burst float64
 	clock       func() time.Time
@@ -64,7 +64,7 @@ func (l *limiter) take(key string) (wait time.Duration, ok bool) {
 	return 0, true
 }
 
-// back returns the token of a sender.
+// back puts a token of a sender back.
 func (l *limiter) back(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,7 +72,7 @@ func (l *limiter) back(key string) {
 	b.tokens = min(b.tokens+1, l.burst)
 }
 
-// bucket returns the bucket of a sender with its tokens of now.
+// bucket returns the bucket of a sender, refilled up to the current time.
 func (l *limiter) bucket(key string) *bucket {
 	now := l.clock()
 	if e := l.buckets[key]; e != nil {
@@ -128,8 +128,8 @@ func senderOf(i control.Identity, r *http.Request) string {
 	return i.Type + " " + i.ID
 }
 
-// network returns the part of an address that one sender is assumed to have: an IPv4 address, or
-// the /64 of an IPv6 address.
+// network returns the network that one sender is assumed to own: an IPv4 address, or the /64 of an
+// IPv6 address.
 func network(address string) string {
 	ip := net.ParseIP(address)
 	if ip == nil || ip.To4() != nil {
@@ -138,8 +138,8 @@ func network(address string) string {
 	return ip.Mask(net.CIDRMask(64, 128)).String()
 }
 
-// limitLogin runs an attempt to prove something about a user. It fails with rate_limited after too
-// many failures. Attempts that succeed do not count.
+// limitLogin runs a login attempt. It fails with rate_limited after too many failed attempts.
+// Successful attempts do not count.
 func (s *Server) limitLogin(r *http.Request, email string, attempt func() error) error {
 	from := network(address(r))
 	both := from + " " + email

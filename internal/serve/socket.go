@@ -29,7 +29,7 @@ const (
 	closeTimeout  = 2 * time.Second  // until Shutdown cuts connections.
 )
 
-// frame is a frame from a client. Each type of frame has some of the fields.
+// frame is a frame from a client. Each type of frame uses some of the fields.
 type frame struct {
 	Type       string            `json:"type"`
 	Token      string            `json:"token"`
@@ -46,7 +46,7 @@ type frame struct {
 	Data       []byte            `json:"data"` // base64
 }
 
-// event is a frame to a client. Each type of event has some of the fields.
+// event is a frame to a client. Each type of event uses some of the fields.
 type event struct {
 	Type     string  `json:"type"`
 	PID      *uint32 `json:"pid,omitempty"`
@@ -61,7 +61,7 @@ type event struct {
 	Hint     string  `json:"hint,omitempty"`
 }
 
-// parseFrame returns the frame in a message.
+// parseFrame parses a message as a frame.
 func parseFrame(kind websocket.MessageType, message []byte) (f frame, err error) {
 	if kind != websocket.MessageText {
 		return f, fault.Newf(fault.Invalid, "a binary frame: frames must be text")
@@ -93,7 +93,7 @@ var (
 	errStopped = errors.New("the client ended it")
 )
 
-// next returns the next frame of the client. It waits until one comes.
+// next waits for the next frame of the client and returns it.
 func (c *socket) next() (frame, error) {
 	kind, message, err := c.conn.Read(c.ctx)
 	if err != nil {
@@ -102,8 +102,8 @@ func (c *socket) next() (frame, error) {
 	return parseFrame(kind, message)
 }
 
-// send sends a frame. It waits until the connection takes the frame, so a slow client slows the
-// program down and costs no memory.
+// send sends a frame. It blocks until the connection has accepted the frame. So a slow client slows
+// the program down instead of filling a buffer.
 func (c *socket) send(e event) error {
 	message, err := json.Marshal(e)
 	if err != nil {
@@ -123,7 +123,7 @@ func (c *socket) report(err error, fatal bool) {
 	c.send(event{Type: "error", Data: e.Detail.Message, Fatal: &fatal, Code: e.Detail.Code, Hint: e.Detail.Hint})
 }
 
-// finish closes the connection for a reason. Only the first call does.
+// finish closes the connection and sends err as the reason. Only the first call has an effect.
 func (c *socket) finish(err error) {
 	c.closed.Do(func() {
 		switch {
@@ -138,8 +138,8 @@ func (c *socket) finish(err error) {
 	})
 }
 
-// closeStatus returns the status that closes a connection after an error. After 1008, it is no use
-// to connect again.
+// closeStatus returns the WebSocket close status for an HTTP status. After 1008, clients should not
+// connect again.
 func closeStatus(status int) websocket.StatusCode {
 	switch {
 	case status == http.StatusServiceUnavailable:
@@ -150,8 +150,9 @@ func closeStatus(status int) websocket.StatusCode {
 	return websocket.StatusInternalError
 }
 
-// run calls output, which sends frames, and input with each frame of the client. When one of them
-// has ended, run calls stop, which must end output. It returns when the connection is closed.
+// run calls output, which sends frames, and calls input with each frame of the client. When output
+// returns or input fails, run calls stop, which must end output. run returns when the connection is
+// closed.
 func (c *socket) run(stop func(), output func() error, input func(frame) error) {
 	var work sync.WaitGroup
 	work.Go(func() { c.finish(output()) })

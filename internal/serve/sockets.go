@@ -50,8 +50,8 @@ func (all *sockets) remove(c *socket) {
 	}
 }
 
-// reserve counts a client that has not sent its API key yet, unless there are too many. The caller
-// must call done, which can be called again.
+// reserve counts a client that has not sent its API key yet. It fails if there are too many. The
+// caller must call done; further calls of done do nothing.
 func (all *sockets) reserve(stranger bool) (done func(), err error) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -115,7 +115,7 @@ func (s *Server) Shutdown() {
 // upgrades reports whether a request asks for a WebSocket.
 func upgrades(r *http.Request) bool { return strings.EqualFold(r.Header.Get("Upgrade"), "websocket") }
 
-// isSocket is in the metadata of operations whose answer is a WebSocket.
+// isSocket is the metadata key of operations whose answer is a WebSocket.
 const isSocket = "socket"
 
 // answersSocket changes an operation to one whose answer is a WebSocket.
@@ -126,8 +126,8 @@ func answersSocket(o *huma.Operation) {
 }
 
 // authenticatesByFrame reports whether the client of a request must send its API key in its first
-// frame. A browser can't add headers to a WebSocket. It adds the cookie of a session even if
-// another site connects, so the cookie counts only for a page of this server.
+// frame. A browser can't add headers to a WebSocket. It adds the session cookie even if another
+// site opens the WebSocket, so the cookie counts only if a page of this server does.
 func authenticatesByFrame(o *huma.Operation, r *http.Request) bool {
 	if o.Metadata[isSocket] == nil || !upgrades(r) || r.Header.Get(keyHeader) != "" || r.Header.Get("Authorization") != "" {
 		return false
@@ -201,8 +201,8 @@ func bindSocket[In any](s *Server, o huma.Operation, sandbox func(*In) string, u
 	})
 }
 
-// authenticateFrame waits for the first frame of a client, which has an API key or the token of a
-// session. It returns a request that has it as a header.
+// authenticateFrame waits for the first frame of a client, which contains an API key or a session
+// token. It returns a copy of the request with this key or token as a header.
 func (s *Server) authenticateFrame(c *socket, r *http.Request, role store.Role) (*http.Request, error) {
 	c.conn.SetReadLimit(maxFirstFrame)
 	late := time.AfterFunc(firstFrame, func() {
@@ -227,7 +227,7 @@ func unauthenticated(reason string) error {
 	return refusal(http.StatusUnauthorized, reason, `send {"type": "auth", "token": KEY}, or an API key in the header `+keyHeader)
 }
 
-// allowed returns the sender of a request, if it has a role.
+// allowed returns the sender of a request. It fails if the sender does not have the role.
 func (s *Server) allowed(r *http.Request, role store.Role) (control.Identity, error) {
 	i, err := s.Identify(r)
 	if err == nil {
@@ -236,9 +236,9 @@ func (s *Server) allowed(r *http.Request, role store.Role) (control.Identity, er
 	return i, err
 }
 
-// stillAllowed is allowed for a later check while an answer is in progress. Such a check does not
-// count as a request: other requests of the sender or its network must not make it fail, or hide
-// that the sender has lost its access.
+// stillAllowed is like allowed, for later checks while an answer is in progress. These checks do
+// not use the rate limit. Otherwise other requests of the same network could end the stream, or
+// hide that the sender has lost access.
 func (s *Server) stillAllowed(r *http.Request, role store.Role) (control.Identity, error) {
 	i, err := s.sender(r)
 	if err == nil {

@@ -107,7 +107,7 @@ func (s *Server) processStream(c *socket, in *selected) error {
 	return nil
 }
 
-// onlyStop handles the frames of a client that can only stop.
+// onlyStop handles the frames of a client that can only send the frame stop.
 func onlyStop(f frame) error {
 	if f.Type == "stop" {
 		return errStopped
@@ -130,8 +130,8 @@ type output struct {
 	stdout, stderr half
 }
 
-// half is one of the two outputs of a program. The host can split a character. So half stores an
-// incomplete character at the end for the next frame.
+// half is one output stream of a program. The host can split a character between two events. So
+// half keeps the incomplete character for the next frame.
 type half struct {
 	rest []byte
 	next int64 // the offset of the byte after rest
@@ -178,7 +178,7 @@ func (o *output) data(d *pb.ExecStreamData) error {
 	return o.send(kind, whole, h.next-int64(len(all)))
 }
 
-// flush sends an incomplete character that nothing follows.
+// flush sends an incomplete character at the end of the output.
 func (o *output) flush(h *half, kind string) error {
 	rest := h.rest
 	h.rest = nil
@@ -210,8 +210,7 @@ func (o *output) send(kind string, data []byte, offset int64) error {
 	return o.to.send(e)
 }
 
-// incomplete returns the number of bytes at the end of a text that begin a character, and do not
-// complete it.
+// incomplete returns the length of the incomplete UTF-8 character at the end of a text, in bytes.
 func incomplete(text []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
 		if last := text[len(text)-n:]; utf8.RuneStart(last[0]) {

@@ -50,7 +50,7 @@ type Limits struct {
 	EgressMB  int64 `json:"egress_mb" minimum:"0" maximum:"1000000000" doc:"Sent to other computers in a calendar month (UTC)"`
 }
 
-// Quota is the quota of a team and what the team uses.
+// Quota is the quota of a team with the current use.
 type Quota struct {
 	Limits Limits `json:"limits" doc:"0 is no limit"`
 	Used   Limits `json:"used"`
@@ -66,7 +66,8 @@ type TeamQuota struct {
 	Quota
 }
 
-// own fails if a session or a key acts for another team than the one in the path.
+// own returns an error if the session or key of the request belongs to another team than the team
+// in the path.
 func own(ctx context.Context, team string) error {
 	if identity(ctx).TeamID == team {
 		return nil

@@ -123,7 +123,7 @@ func copyLink(at location, name string) error {
 	return unix.Symlinkat(string(target[:n]), at.slot, name)
 }
 
-// copyAttributes returns an entry of the slot the owner, mode and time of another one.
+// copyAttributes copies the owner, mode and time of another entry to an entry of the slot.
 func copyAttributes(slot int, name string, st *unix.Stat_t) error {
 	if err := unix.Fchownat(slot, name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return err

@@ -30,8 +30,8 @@ const (
 	ActorSystem = "system"
 )
 
-// The audit log keeps entries for auditTime. The first of each trimEvery entries also removes at
-// most trimmed expired ones, so that no entry takes long.
+// The audit log keeps entries for auditTime. One in trimEvery new entries also removes up to
+// trimmed expired entries, so that adding an entry stays fast.
 const (
 	auditTime = 365 * 24 * time.Hour
 	trimmed   = 10 * trimEvery
@@ -49,7 +49,7 @@ func scanAudit(r row) (a Audit, err error) {
 	return a, err
 }
 
-// AddAudit adds an entry, and gives it an ID.
+// AddAudit adds an entry with a new ID.
 func (s *Store) AddAudit(ctx context.Context, a Audit) error {
 	trim := s.audits.Add(1)%trimEvery == 1
 	return s.change(ctx, func(tx *sql.Tx) error {

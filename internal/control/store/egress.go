@@ -13,11 +13,11 @@ func month(of time.Time) int64 {
 	return micros(time.Date(of.Year(), of.Month(), 1, 0, 0, 0, 0, time.UTC))
 }
 
-// CountSent adds to the month of the team what a sandbox has sent to other computers. since
-// is when its machine was started, and bytes is what this machine has sent so far. So the call is
-// idempotent, and late reports about an earlier machine are ignored. A sandbox that was removed
-// meanwhile is no error. spent reports whether the call has added something, and the team has spent
-// its quota: see EgressSpent.
+// CountSent adds the bytes that a sandbox has sent to other computers to the sum of its team for
+// this month. since is the start time of the sandbox's machine, and bytes is the total that this
+// machine has sent. So the call is idempotent, and late reports about an earlier machine are
+// ignored. If the sandbox was removed, CountSent does nothing. spent is true if the call has added
+// bytes and the team has spent its quota, see EgressSpent.
 func (s *Store) CountSent(ctx context.Context, id string, since, bytes int64, now time.Time) (spent bool, err error) {
 	if more, err := uncounted(ctx, s.read, id, since, bytes); err != nil || more == 0 { // as in most reports
 		return false, s.fault(err)
@@ -41,7 +41,7 @@ func (s *Store) CountSent(ctx context.Context, id string, since, bytes int64, no
 	return spent, err
 }
 
-// uncounted returns how many of the bytes that a machine has sent were not counted yet.
+// uncounted returns the number of bytes that a machine has sent and that are not counted yet.
 func uncounted(ctx context.Context, from querier, id string, since, bytes int64) (int64, error) {
 	var countedSince, counted int64
 	err := from.QueryRowContext(ctx, "SELECT sent_since, sent_bytes FROM sandboxes WHERE id = $1", id).Scan(&countedSince, &counted)
@@ -54,7 +54,7 @@ func uncounted(ctx context.Context, from querier, id string, since, bytes int64)
 	return bytes, err
 }
 
-// EgressSpent reports whether a team has sent as much as its quota permits in this month.
+// EgressSpent reports whether a team has reached its egress quota for this month.
 func (s *Store) EgressSpent(ctx context.Context, team string, now time.Time) (bool, error) {
 	spent, err := egressSpent(ctx, s.read, team, now)
 	return spent, s.fault(err)

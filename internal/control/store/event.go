@@ -38,9 +38,9 @@ const (
 	trimEvery  = 100
 )
 
-// addEvent adds an event in the transaction that changes the record, and gives it the next ID of
-// the team. The transaction then has the lock of the team until its end. So no reader sees an event
-// before one with a smaller ID. A transaction that also locks other rows must call lockTeam before.
+// addEvent adds an event with the next ID of the team, in the transaction that changes the record.
+// The transaction then has the lock of the team until its end. So no reader sees an event before
+// one with a smaller ID. A transaction that also locks other rows must call lockTeam before.
 func (s *Store) addEvent(ctx context.Context, tx *sql.Tx, team, kind, subject string, data map[string]string) error {
 	if data == nil {
 		data = map[string]string{}
@@ -73,8 +73,8 @@ func (s *Store) addEvent(ctx context.Context, tx *sql.Tx, team, kind, subject st
 }
 
 // Events returns the oldest events of a team after an ID. If the reader has missed events, because
-// they were removed, missed is true. Then the reader must list the records anew, and continue after
-// last, the ID of the latest event.
+// they were removed, missed is true. Then the reader must list all records again, and continue
+// after last, the ID of the latest event.
 func (s *Store) Events(ctx context.Context, team string, after int64, limit int) (all []Event, last int64, missed bool, err error) {
 	if last, err = s.LastEvent(ctx, team); err != nil {
 		return nil, 0, false, err

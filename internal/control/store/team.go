@@ -17,9 +17,9 @@ type Team struct {
 	CreatedAt time.Time
 }
 
-// Quota bounds what the sandboxes and templates of a team use. Paused sandboxes use neither
-// processors nor memory, and templates use only disk. EgressMB bounds what the sandboxes send to
-// other computers in a month (UTC). 0 is no limit.
+// Quota limits the resources of a team's sandboxes and templates. Paused sandboxes use neither
+// processors nor memory, and templates use only disk. EgressMB limits the data that the sandboxes
+// send to other computers in a month (UTC). 0 is no limit.
 type Quota struct {
 	Sandboxes, VCPUs, MemoryMB, DiskMB, EgressMB int64
 }

@@ -49,13 +49,14 @@ func (s *Store) once(ctx context.Context, do func(*sql.Tx) error) error {
 	return err
 }
 
-// lockTeam makes other transactions that lock the team wait until the end of this one. NotFound:
-// there is no such team.
+// lockTeam locks a team until the end of the transaction. Other transactions that lock the team
+// wait. NotFound: there is no such team.
 func lockTeam(ctx context.Context, tx *sql.Tx, id string) error {
 	return changeOne(ctx, tx, "team", id, "UPDATE teams SET name = name WHERE id = $1", id)
 }
 
-// conflicting reports whether a transaction failed only because of another one.
+// conflicting reports whether a transaction failed only because of a conflict with another
+// transaction.
 func conflicting(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && (e.Code == "40001" || e.Code == "40P01")
@@ -69,8 +70,8 @@ func (s *Store) exec(ctx context.Context, statement string, args ...any) error {
 	})
 }
 
-// changeOne is exec for a statement that changes one row. If there is no such row, it fails with
-// NotFound and names what and id.
+// changeOne runs a statement that changes one row. If no row matches, it fails with NotFound, and
+// the error contains what and id.
 func (s *Store) changeOne(ctx context.Context, what, id, statement string, args ...any) error {
 	return s.change(ctx, func(tx *sql.Tx) error { return changeOne(ctx, tx, what, id, statement, args...) })
 }
@@ -114,8 +115,8 @@ func collect[T any](ctx context.Context, from querier, scan func(row) (T, error)
 	return all, rows.Err()
 }
 
-// find returns the row of a query, converted by scan. If there is none, it fails with NotFound and
-// names what and id.
+// find returns the row of a query, converted by scan. If there is no row, it fails with NotFound,
+// and the error contains what and id.
 func find[T any](ctx context.Context, from querier, what, id string, scan func(row) (T, error), query string, args ...any) (T, error) {
 	one, err := scan(from.QueryRowContext(ctx, query, args...))
 	if errors.Is(err, sql.ErrNoRows) {

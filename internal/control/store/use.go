@@ -9,7 +9,8 @@ import (
 // statusRunning is the status of sandboxes that use processors and memory.
 const statusRunning = "running"
 
-// The use of a team is kept for useKept. Older changes are summed up, at most once every foldEvery.
+// The store keeps the use of a team for useKept. It replaces older changes by their sum, at most
+// once every foldEvery.
 const (
 	useKept   = 93 * 24 * time.Hour
 	foldEvery = 24 * time.Hour
@@ -33,9 +34,9 @@ type Day struct {
 	CPUMinutes, MemMBMinutes float64
 }
 
-// recordRunning adds a change of the team's use if a sandbox begins or ends to run. b is the record
-// before the change, read after its team was locked: two changes must not both see the earlier
-// status.
+// recordRunning records a change of the team's use if a sandbox starts or stops running. b is the
+// record before the change. The caller must read b after it has locked the team, so that two
+// changes can't both see the earlier status.
 func recordRunning(ctx context.Context, tx *sql.Tx, b Sandbox, runs bool, now time.Time) error {
 	if (b.Status == statusRunning) == runs {
 		return nil
@@ -76,7 +77,7 @@ func foldUse(ctx context.Context, tx *sql.Tx, team string, before time.Time) err
 	return addUse(ctx, tx, team, "", before, sum)
 }
 
-// useAt returns what a team used just before a time.
+// useAt returns the use of a team just before a time.
 func useAt(ctx context.Context, from querier, team string, before time.Time) (u Use, err error) {
 	err = from.QueryRowContext(ctx, "SELECT COALESCE(SUM(running), 0), COALESCE(SUM(vcpus), 0), COALESCE(SUM(memory_mb), 0) FROM use_changes WHERE team_id = $1 AND at < $2",
 		team, micros(before)).Scan(&u.Running, &u.VCPUs, &u.MemoryMB)
