@@ -44,19 +44,19 @@ const (
 	onUser     = "user"
 )
 
-// adminResources are the resources whose entries only admins see.
+// adminResources lists the resources with entries that only admins can read.
 var adminResources = []string{onSession, onTeam, onMember, onUser}
 
 // AdminScope reports whether only admins see the entries about a resource.
 func AdminScope(resource string) bool { return slices.Contains(adminResources, resource) }
 
-// Record records the result of an action of a client in a sandbox.
+// Record adds the result of a client's action in a sandbox to the audit log.
 func (c *Control) Record(ctx context.Context, by Actor, action, id string, err error) {
 	c.audit(ctx, by, action, onSandbox, id, err)
 }
 
-// audit records the result of an action, also of one whose client has gone. If it can't, it logs
-// that: the action has happened.
+// audit records the result of an action, even if its client has disconnected. If the record fails,
+// audit logs the error and does not fail, because the action has already happened.
 func (c *Control) audit(ctx context.Context, by Actor, action, resource, subject string, err error) {
 	a := store.Audit{
 		TeamID: by.TeamID, ActorType: by.Type, ActorID: by.ID, ActorName: by.Name, Action: action, Resource: resource, Subject: subject,

@@ -26,7 +26,8 @@ type Call struct {
 }
 
 // CallSandbox calls an operation on a sandbox of the actor's team. It returns the result as JSON,
-// with the ID of the sandbox as workspace_id. If it resumes a paused sandbox, it records that.
+// with the ID of the sandbox as workspace_id. If it resumes a paused sandbox, it records the new
+// state.
 func (c *Control) CallSandbox(ctx context.Context, by Actor, id string, call Call) (result json.RawMessage, err error) {
 	if call.Changes {
 		defer func() { c.audit(ctx, by, call.Method, onSandbox, id, err) }()
@@ -70,7 +71,7 @@ func (c *Control) CallSandbox(ctx context.Context, by Actor, id string, call Cal
 	return nil, FromHost(s.Err())
 }
 
-// pass passes a message that is not the result.
+// pass forwards a progress event or output to the caller.
 func (call Call) pass(m *hostv1.CallResponse) (err error) {
 	if b := m.GetStdout(); b != nil && call.Stdout != nil {
 		_, err = call.Stdout.Write(b)

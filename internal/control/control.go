@@ -5,7 +5,7 @@
 // of its sandboxes run. The record of a sandbox contains its wanted state. Each operation first
 // records the wanted state, then calls the host, and then records the host's answer. If this
 // process is killed in between, [Control.Reconcile] finishes the operation after the next start. So
-// no sandbox is lost, doubled or stuck.
+// no sandbox is lost, created twice or stuck.
 package control
 
 import (
@@ -83,7 +83,8 @@ type sandboxLock struct {
 	after map[string]string // arguments of look when nobody holds the lock any more: hosts by ID.
 }
 
-// lock waits until no other operation changes a sandbox. The caller must call unlock.
+// lock locks a sandbox. It waits while another operation changes the sandbox. The caller must call
+// unlock.
 func (c *Control) lock(ctx context.Context, id string) (unlock func(), err error) {
 	c.mu.Lock()
 	l := c.locks[id]
@@ -105,8 +106,8 @@ func (c *Control) lock(ctx context.Context, id string) (unlock func(), err error
 	}
 }
 
-// tryLock is lock, but it does not wait: ok is false if an operation changes the sandbox. After the
-// end of the operation, it calls look for the host and the ID later.
+// tryLock is like lock, but does not wait. If another operation changes the sandbox, ok is false,
+// and tryLock calls look(host, later) after that operation.
 func (c *Control) tryLock(id, host, later string) (unlock func(), ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -68,7 +68,8 @@ func (w *world) create() store.Sandbox {
 	return b
 }
 
-// consistent checks that the host has exactly the recorded sandboxes, in the wanted states.
+// consistent checks that the host has exactly the recorded sandboxes, and that they are in the
+// wanted states.
 func (w *world) consistent() {
 	w.t.Helper()
 	all, err := w.Sandboxes(w.t.Context(), w.by)
@@ -140,8 +141,8 @@ func TestLife(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestHostFails makes each call to the host fail, with an error that says that nothing was done, or
-// without any answer.
+// TestHostFails lets each call to the host fail, with an error that proves that nothing was done,
+// or without an answer.
 func TestHostFails(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		for _, done := range []bool{false, true} {
@@ -179,8 +180,8 @@ func TestHostFails(t *testing.T) {
 	})
 }
 
-// stopAt makes the first operation that comes to a call of the host stop there for ever, as if the
-// process was killed. stopped is closed then.
+// stopAt blocks the first operation that reaches the given call of the host for ever, as if the
+// process was killed. stopped is then closed.
 func (w *world) stopAt(call string, done bool) (stopped <-chan struct{}) {
 	there := make(chan struct{})
 	var once sync.Once
@@ -209,8 +210,8 @@ func (w *world) operate(call, id string) error {
 	return w.DeleteSandbox(ctx, w.by, id)
 }
 
-// TestStoppedAtEachStep stops an operation before and after its call to the host, for ever, and
-// lets another control plane continue.
+// TestStoppedAtEachStep blocks an operation for ever, before or after its call to the host. Another
+// control plane must then finish the operation.
 func TestStoppedAtEachStep(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		for _, done := range []bool{false, true} {
@@ -236,7 +237,7 @@ func TestStoppedAtEachStep(t *testing.T) {
 	})
 }
 
-// TestReconcile checks changes that the host made by itself.
+// TestReconcile checks changes that the host made without a call.
 func TestReconcile(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		inactive, lost := w.create(), w.create()
@@ -262,7 +263,7 @@ func TestReconcile(t *testing.T) {
 	})
 }
 
-// TestOneKey repeats a request at once, and after it was interrupted.
+// TestOneKey repeats a request concurrently, and after it was interrupted.
 func TestOneKey(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		req := Create{Template: "minimal", VCPUs: 1, MemoryMB: 512, DiskMB: 1024, Key: "k", Request: "r"}
@@ -357,7 +358,8 @@ func TestKeyOfAFailedRequest(t *testing.T) {
 	})
 }
 
-// TestReconcileDuringOperations runs all of it at once: nothing is lost or doubled.
+// TestReconcileDuringOperations runs operations and Reconcile concurrently. No sandbox may be lost
+// or created twice.
 func TestReconcileDuringOperations(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx := context.WithoutCancel(t.Context())

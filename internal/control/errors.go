@@ -9,8 +9,8 @@ import (
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
 )
 
-// FromHost returns the error of a call to a host agent with its kind and hint. A host that does not
-// answer is Unavailable.
+// FromHost converts the error of a call to a host agent, with its kind and hint. If the host does
+// not answer, the kind is Unavailable.
 func FromHost(err error) error {
 	var e *connect.Error
 	switch {

@@ -18,7 +18,7 @@ func (c *Control) LastEvent(ctx context.Context, by Actor) (int64, error) {
 	return c.store.LastEvent(ctx, by.TeamID)
 }
 
-// ReadEvents returns a channel that gets an element after the actor's team has new events. The
+// ReadEvents returns a channel that receives a value when the actor's team has new events. The
 // caller must call end.
 func (c *Control) ReadEvents(by Actor) (woken <-chan struct{}, end func()) {
 	return c.store.ReadEvents(by.TeamID)

@@ -21,9 +21,9 @@ const (
 // maxCompared is the maximum number of sandboxes of a host that are compared at once.
 const maxCompared = 8
 
-// Follow keeps the records up to date with each host until ctx is done. When a host answers, all
-// its sandboxes are reconciled. Then each change is recorded when the host reports it. If nothing
-// changes, Follow does nothing.
+// Follow keeps the records up to date with each host until ctx is done. When it connects to a host,
+// it reconciles all sandboxes of the host. Then it records each change that the host reports. If
+// nothing changes, it makes no calls.
 func (c *Control) Follow(ctx context.Context) {
 	var all sync.WaitGroup
 	for id, h := range c.hosts {
@@ -36,11 +36,13 @@ func (c *Control) Follow(ctx context.Context) {
 	all.Wait()
 }
 
-// templatesOf is marked instead of a sandbox to finish interrupted requests about templates.
+// templatesOf is a special ID. If it is marked, the follower finishes interrupted requests for
+// templates.
 const templatesOf = ""
 
-// look compares a sandbox with its host soon, because an operation may have left it in another
-// state than the recorded one. If no follower runs, look does nothing.
+// look lets the follower of a host compare a sandbox with its record soon. Call it if an operation
+// may have left the sandbox in another state than the recorded state. If no follower runs, look
+// does nothing.
 func (c *Control) look(host, id string) {
 	c.mu.Lock()
 	f := c.followers[host]
@@ -62,7 +64,7 @@ type follower struct {
 	failures map[string]int                   // failed attempts in a row, by ID of the sandbox
 }
 
-// mark lets a sandbox be compared with its record.
+// mark adds a sandbox to the set of sandboxes to compare with their records.
 func (f *follower) mark(id string, state *hostv1.WatchResponse) {
 	f.mu.Lock()
 	f.dirty[id] = state
@@ -92,8 +94,8 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// delay returns how long to wait after a number of failures. It is random, so that many control
-// planes do not call a host at once.
+// delay returns the delay before the next attempt. It grows with the number of failures, and is
+// random so that many control planes do not call a host at once.
 func delay(failures int) time.Duration {
 	d := min(firstRetry<<min(failures, 10), lastRetry)
 	return d/2 + rand.N(d/2)

@@ -46,8 +46,8 @@ func (w *world) becomes(id, status string, wanted store.Wanted) {
 	})
 }
 
-// TestFollow checks that changes are recorded that the host makes by itself, even while the stream
-// is broken. It also checks that an idle control plane does not call the host.
+// TestFollow checks that the control plane records changes that the host makes without a call, even
+// while the stream is broken. It also checks that an idle control plane does not call the host.
 func TestFollow(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		early, b := w.create(), w.create()
@@ -127,7 +127,7 @@ func TestFollowFinishesOperations(t *testing.T) {
 }
 
 // TestFollowAfterOperation checks that a state that the host reports during an operation is
-// recorded after it, even if other requests found the sandbox busy too.
+// recorded after the operation. Other requests that find the sandbox busy must not prevent this.
 func TestFollowAfterOperation(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		w.follow()
@@ -143,7 +143,7 @@ func TestFollowAfterOperation(t *testing.T) {
 	})
 }
 
-// TestFollowDuringOperations changes sandboxes while the host pauses them by itself.
+// TestFollowDuringOperations changes sandboxes while the host pauses them for inactivity.
 func TestFollowDuringOperations(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		w.follow()

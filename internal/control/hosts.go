@@ -7,15 +7,15 @@ import (
 	"github.com/pyro-mcp/pyro/internal/control/store"
 )
 
-// HostState is a host and whether it answers.
+// HostState is the record of a host and whether the host answers.
 type HostState struct {
 	store.Host
 	Online bool      // the last call to follow or reconcile it has not failed
 	SeenAt time.Time // when it last answered; of a host that is online: now
 }
 
-// HostStates returns all hosts, the oldest first. A host that this control plane does not know is
-// offline.
+// HostStates returns all hosts, the oldest first. Hosts in the database that are not configured in
+// this control plane are offline.
 func (c *Control) HostStates(ctx context.Context) ([]HostState, error) {
 	known, err := c.store.Hosts(ctx)
 	if err != nil {
@@ -37,7 +37,7 @@ func (c *Control) HostStates(ctx context.Context) ([]HostState, error) {
 	return all, nil
 }
 
-// hostAnswer is how the last call of a host ended.
+// hostAnswer is the result of the last call to a host.
 type hostAnswer struct {
 	ok bool      // it has answered
 	at time.Time // if it has not: when it last answered, or zero

@@ -8,11 +8,11 @@ import (
 	"github.com/pyro-mcp/pyro/internal/secret"
 )
 
-// linkTime is how long a login link is valid.
+// linkTime is the validity of a login link.
 const linkTime = time.Hour
 
 // OwnerLink returns the token of a login link for the owner of the first team. ok is false if the
-// owner has a password, and so needs no link, or is in no team any more.
+// owner has a password, or is no longer in a team.
 func (c *Control) OwnerLink(ctx context.Context) (token secret.Value, ok bool, err error) {
 	u, err := c.store.UserByEmail(ctx, firstOwner)
 	switch {
@@ -28,13 +28,13 @@ func (c *Control) OwnerLink(ctx context.Context) (token secret.Value, ok bool, e
 	return token, err == nil, err
 }
 
-// newLink returns the token of a link for one login of a user.
+// newLink creates a login link of a user and returns its token. The link works once.
 func (c *Control) newLink(ctx context.Context, user string, valid time.Duration) (secret.Value, error) {
 	token, now := newToken(), c.clock()
 	return token, c.store.AddLoginLink(ctx, digest(token), user, now, now.Add(valid))
 }
 
-// LoginByLink uses up a login link, and begins a session of its user.
+// LoginByLink begins a session of a login link's user. The link does not work again.
 func (c *Control) LoginByLink(ctx context.Context, token secret.Value, address string) (Session, error) {
 	user, err := c.store.UseLoginLink(ctx, digest(token), c.clock())
 	if fault.KindOf(err) == fault.NotFound {

@@ -5,11 +5,11 @@ import (
 	"sync"
 )
 
-// usualPorts are the ports on which web servers and their frameworks listen unless told otherwise.
+// usualPorts lists the default ports of web servers and web frameworks.
 var usualPorts = []int{80, 3000, 3001, 4200, 4321, 5000, 5173, 8000, 8001, 8080, 8081, 8888, 9000}
 
-// ListeningPorts returns the usual ports of web servers on which programs of a sandbox listen, the
-// smallest first. It tries to connect, because no other way works with every isolation level.
+// ListeningPorts returns the ports of usualPorts on which programs of a sandbox listen, the
+// smallest first. It tries to connect to each port, because this works with every isolation level.
 func (c *Control) ListeningPorts(ctx context.Context, by Actor, id string) ([]int, error) {
 	client, err := c.Client(ctx, by, id)
 	if err != nil {

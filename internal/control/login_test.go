@@ -162,7 +162,7 @@ func TestLoginLink(t *testing.T) {
 	})
 }
 
-// TestRoles checks who may do what.
+// TestRoles checks the permissions of each role.
 func TestRoles(t *testing.T) {
 	for i, have := range store.Roles {
 		for j, need := range store.Roles {

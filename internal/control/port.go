@@ -16,7 +16,8 @@ import (
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
 )
 
-// ErrNoListener is in the errors for ports on which nothing listens. Their kind is Unavailable.
+// ErrNoListener means that no program listens on a port. Errors that wrap it have the kind
+// Unavailable.
 var ErrNoListener = errors.New("no program listens on the port")
 
 const (
@@ -25,8 +26,8 @@ const (
 	closingTime = 5 * time.Second   // for data that was written before Close
 )
 
-// DialPort connects to a TCP port on a loopback address of a sandbox. It resumes a paused sandbox,
-// and records that. ctx limits only the dialing. The connection has no half-close.
+// DialPort connects to a TCP port on a loopback address of a sandbox. It resumes a paused sandbox
+// and records the new state. ctx limits only the dialing. The connection has no half-close.
 func (c *Control) DialPort(ctx context.Context, by Actor, id string, port int) (net.Conn, error) {
 	b, err := c.wake(ctx, by, id)
 	if err != nil {
@@ -110,7 +111,8 @@ func dialPort(ctx context.Context, host HostClient, id string, port int) (net.Co
 				return
 			}
 			if _, err := inner.Write(m.Data); err != nil {
-				// The client has closed the connection. Its last data is on the way to the program.
+				// The client has closed the connection. Wait until its last data has reached the
+				// program.
 				for err = nil; err == nil; _, err = stream.Receive() {
 				}
 				return
@@ -136,7 +138,7 @@ func (c *portConn) Close() error {
 	return c.Conn.Close()
 }
 
-// portError returns the error of a connection that failed.
+// portError converts the error of a failed connection.
 func portError(err error) error {
 	var e *connect.Error
 	failed := FromHost(err)

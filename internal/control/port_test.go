@@ -14,7 +14,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// echo serves connections that get back what they send, and returns the address.
+// echo starts an echo server and returns its address.
 func echo(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -79,8 +79,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &e) && e.Timeout()
 }
 
-// TestDialPortResumes checks that connections resume a paused sandbox once, and record that it is
-// wanted running.
+// TestDialPortResumes checks that connections resume a paused sandbox once, and record running as
+// its wanted state.
 func TestDialPortResumes(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
@@ -107,7 +107,7 @@ func TestDialPortResumes(t *testing.T) {
 			t.Errorf("%+v, %v", log, err)
 		}
 
-		// The host has paused it, and the control plane does not know that yet.
+		// The host has paused the sandbox, but the control plane does not know this yet.
 		w.host.PauseInactive(b.ID)
 		conn, err := w.DialPort(ctx, system, b.ID, 80)
 		w.check(err)

@@ -50,7 +50,7 @@ func (c *Control) ResetPreview(ctx context.Context, by Actor, id string, port in
 	return c.changePort(ctx, by, actDelete, id, port, func() error { return c.store.RemovePreviewPort(ctx, id, port) })
 }
 
-// changePort changes the settings of a port of a sandbox, and records that.
+// changePort changes the settings of a port of a sandbox, and adds an entry to the audit log.
 func (c *Control) changePort(ctx context.Context, by Actor, action, id string, port int, change func() error) error {
 	_, err := c.store.Sandbox(ctx, by.TeamID, id)
 	if err == nil {
@@ -74,14 +74,15 @@ func (c *Control) NewPreviewLink(ctx context.Context, by Actor, id string, port 
 	return token, expires, err
 }
 
-// signed returns the token of a link: when it expires, in seconds since 1970, and a signature.
+// signed returns the token of a link. It consists of the time at which the link expires, in seconds
+// since 1970, and a signature.
 func signed(p store.PreviewPort, expires time.Time) secret.Value {
 	mac := hmac.New(sha256.New, []byte(p.LinkKey.Reveal()))
 	fmt.Fprintf(mac, "preview link\n%s\n%d\n%d", p.SandboxID, p.Port, expires.Unix())
 	return secret.New(strconv.FormatInt(expires.Unix(), 10) + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)))
 }
 
-// linkExpires checks the token of a link, and returns when it expires.
+// linkExpires checks the token of a link. It returns the time at which the link expires.
 func (c *Control) linkExpires(p store.PreviewPort, token secret.Value) (expires time.Time, ok bool) {
 	text, _, _ := strings.Cut(token.Reveal(), ".")
 	unix, err := strconv.ParseInt(text, 10, 64)
@@ -92,7 +93,7 @@ func (c *Control) linkExpires(p store.PreviewPort, token secret.Value) (expires 
 
 // PreviewToken returns a token that lets the browser of a session open a port of a sandbox. The
 // browser exchanges the token once, within a minute, for a cookie of the preview. So the preview
-// never gets the token of the session.
+// never sees the token of the session.
 func (c *Control) PreviewToken(ctx context.Context, session secret.Value, id string, port int, address string) (secret.Value, error) {
 	i, err := c.SessionIdentity(ctx, session, address)
 	if err == nil {
@@ -112,7 +113,7 @@ func (c *Control) PreviewToken(ctx context.Context, session secret.Value, id str
 	return token, err
 }
 
-// ExchangePreviewToken returns the cookie for a token.
+// ExchangePreviewToken exchanges a token of PreviewToken for the cookie of a preview.
 func (c *Control) ExchangePreviewToken(ctx context.Context, token secret.Value, id string, port int) (cookie secret.Value, expires time.Time, err error) {
 	now := c.clock().UTC()
 	cookie, expires = newToken(), now.Add(previewTime)
@@ -123,8 +124,8 @@ func (c *Control) ExchangePreviewToken(ctx context.Context, token secret.Value, 
 	return cookie, expires, err
 }
 
-// PreviewPass has the proofs of a request for a preview that the client may open the port. A field
-// is empty if the request has no such proof.
+// PreviewPass contains the credentials in a request for a preview. Fields without a credential are
+// empty.
 type PreviewPass struct {
 	Cookie  secret.Value // see ExchangePreviewToken
 	Link    secret.Value // the token of a link
@@ -143,7 +144,7 @@ type Visitor struct {
 func (v Visitor) Team() bool { return v.Type != store.ActorSystem }
 
 // Visit checks whether a request is allowed to open a port of a sandbox. NotFound: there is no such
-// sandbox. ErrUnauthenticated: the request must show something else.
+// sandbox. ErrUnauthenticated: no credential of the request is valid for the port.
 func (c *Control) Visit(ctx context.Context, id string, port int, p PreviewPass) (Visitor, error) {
 	b, err := c.store.Record(ctx, id)
 	if err == nil && (b.Wanted == store.WantDeleted || !b.Made) {

@@ -25,8 +25,8 @@ const (
 )
 
 // SetUp creates the first team, its owner and its first API key, if there is no team. It writes the
-// key to a file with mode 0600 if the file does not exist. It also makes the folder of the file. It
-// is idempotent: if it was interrupted, the next call finishes it.
+// key to a file with mode 0600 if the file does not exist. It also creates the folder of the file.
+// SetUp is idempotent: if it was interrupted, the next call finishes it.
 func (c *Control) SetUp(ctx context.Context, keyFile string) error {
 	by, err := c.first(ctx)
 	if err != nil || keyFile == "" {
@@ -53,7 +53,7 @@ func (c *Control) SetUp(ctx context.Context, keyFile string) error {
 	return fault.Wrap(durable.Replace(keyFile, []byte(key.Reveal()+"\n")), "write the API key to", keyFile)
 }
 
-// first returns an owner of the first team, and makes both if there is no team.
+// first returns an owner of the first team. If there is no team, it creates the team and its owner.
 func (c *Control) first(ctx context.Context) (Actor, error) {
 	t, err := c.store.FirstTeam(ctx)
 	if fault.KindOf(err) == fault.NotFound {

@@ -65,8 +65,7 @@ func TestInvite(t *testing.T) {
 	})
 }
 
-// TestLoginLinksOfMembers checks that a login link gives nobody more than the team that they
-// manage.
+// TestLoginLinksOfMembers checks that an admin can't use login links to get access to other teams.
 func TestLoginLinksOfMembers(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
@@ -106,7 +105,8 @@ func TestLoginLinksOfMembers(t *testing.T) {
 	})
 }
 
-// TestRemovedMember checks that nothing of a removed, demoted or disabled user works any more.
+// TestRemovedMember checks that the keys and sessions of a removed, demoted or disabled user stop
+// working.
 func TestRemovedMember(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
@@ -206,7 +206,7 @@ func TestOperators(t *testing.T) {
 	})
 }
 
-// TestDeleteTeamsAndUsers checks what can be deleted.
+// TestDeleteTeamsAndUsers checks which teams and users can be deleted.
 func TestDeleteTeamsAndUsers(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx := t.Context()

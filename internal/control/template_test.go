@@ -11,7 +11,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// agrees checks that the host has exactly the recorded templates, and that all are finished.
+// agrees checks that the host has exactly the recorded templates, and that all of them are
+// complete.
 func (w *world) agrees(want int) {
 	w.t.Helper()
 	w.consistent()
@@ -81,8 +82,8 @@ func TestTemplateLife(t *testing.T) {
 	})
 }
 
-// TestTemplateStoppedAtEachStep stops requests for templates before and after their calls to the
-// host, for ever, and lets another control plane continue.
+// TestTemplateStoppedAtEachStep blocks requests for templates for ever, before or after their calls
+// to the host. Another control plane must then finish the requests.
 func TestTemplateStoppedAtEachStep(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx := context.WithoutCancel(t.Context())
@@ -117,8 +118,8 @@ func TestTemplateStoppedAtEachStep(t *testing.T) {
 	})
 }
 
-// TestTemplateHostFails makes the calls for templates fail, with an error that says that nothing
-// was done, or without any answer.
+// TestTemplateHostFails lets the calls for templates fail, with an error that proves that nothing
+// was done, or without an answer.
 func TestTemplateHostFails(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx := t.Context()

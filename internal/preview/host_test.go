@@ -32,7 +32,7 @@ func TestParseHost(t *testing.T) {
 	}
 }
 
-// FuzzParseHost checks that a host which names a port has exactly one form.
+// FuzzParseHost checks that each port has exactly one valid host name.
 func FuzzParseHost(f *testing.F) {
 	for _, seed := range []string{"8000-cl-x.localhost:8080", "80-cl-x.example.com", "[::1]:80", "80-a.localhost."} {
 		f.Add(seed)

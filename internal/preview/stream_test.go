@@ -10,7 +10,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// taker is a connection that takes everything.
+// taker is a connection that accepts and stores all data.
 type taker struct {
 	net.Conn
 	got bytes.Buffer

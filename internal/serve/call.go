@@ -15,14 +15,14 @@ func (s *Server) client(ctx context.Context, id string) (hostClient, error) {
 	return s.control.Client(ctx, identity(ctx).Actor, id)
 }
 
-// call calls a method of the host of a sandbox, and returns the answer, or the error for the
+// call calls a method of the host agent of a sandbox. It returns the answer, or an error for the
 // client.
 func call[Req, Res any](ctx context.Context, s *Server, id string,
 	method func(hostClient, context.Context, *connect.Request[Req]) (*connect.Response[Res], error), req *Req) (*Res, error) {
 	return change(ctx, s, "", id, method, req)
 }
 
-// change is call for a method that changes a sandbox. It records the action in the audit log.
+// change is like call, for methods that change a sandbox. It records the action in the audit log.
 func change[Req, Res any](ctx context.Context, s *Server, action, id string,
 	method func(hostClient, context.Context, *connect.Request[Req]) (*connect.Response[Res], error), req *Req) (*Res, error) {
 	var r *connect.Response[Res]

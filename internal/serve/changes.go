@@ -26,7 +26,7 @@ type Reset struct {
 	Snapshot string `json:"snapshot,omitempty" maxLength:"64" doc:"A checkpoint; default: the state after the creation"`
 }
 
-// bindChanges binds forks, differences, patches and checkpoints.
+// bindChanges binds the operations for forks, differences, patches and checkpoints.
 func (s *Server) bindChanges(base string) {
 	one := "/v1/" + base + "/{id}"
 	huma.Register(s.api, operation(http.MethodPost, one+"/fork", base+"-fork", "Create a sandbox from a copy of this one", store.RoleMember, status(http.StatusCreated)),

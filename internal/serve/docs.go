@@ -25,7 +25,7 @@ var docsTemplate = template.Must(template.New("docs").Parse(docsHTML))
 // docsPolicy is the Content-Security-Policy of /docs. The page has no script.
 const docsPolicy = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// bindDocs serves the OpenAPI document as a page. It is made when the first client asks for it.
+// bindDocs serves the OpenAPI document as a page. The first request creates the page.
 func (s *Server) bindDocs() {
 	page := sync.OnceValues(func() ([]byte, error) {
 		var b bytes.Buffer
@@ -96,8 +96,8 @@ type docsField struct {
 // docsType is a type with a link to its schema.
 type docsType struct{ Before, Link, After string }
 
-// newDocs returns the page for a document. Paths with the second spelling of sandboxes are left
-// out.
+// newDocs returns the page for a document. It leaves out /v1/capsules, the second spelling of
+// /v1/sandboxes.
 func newDocs(doc *huma.OpenAPI) docs {
 	d := docs{Title: doc.Info.Title, Version: doc.Info.Version, Description: doc.Info.Description}
 	groups := map[string][]docsOperation{}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestDocs checks that the page has every operation, that its links lead somewhere, and that it
-// requests nothing from another server.
+// TestDocs checks that the page lists every operation, that its links work, and that it requests
+// nothing from other servers.
 func TestDocs(t *testing.T) {
 	w := newWorld(t)
 	r, err := http.Get(w.url + "/docs")

@@ -126,8 +126,8 @@ func (s *Server) newEventStream(ctx context.Context, in *eventsIn) (*eventStream
 	return e, nil
 }
 
-// run sends events until the client leaves, loses its access, or the server shuts down. It never
-// reads more than a page ahead of the client.
+// run sends events until the client disconnects or loses its access, or the server shuts down. It
+// never reads more than a page ahead of the client.
 func (e *eventStream) run(ctx context.Context, out huma.Context) {
 	_, e.out = humago.Unwrap(out)
 	e.out.Header().Set("Content-Type", "text/event-stream")
@@ -164,7 +164,7 @@ func (e *eventStream) run(ctx context.Context, out huma.Context) {
 	}
 }
 
-// begin sends the status, and the message ready.
+// begin sends the HTTP status and the message ready.
 func (e *eventStream) begin(ctx context.Context) error {
 	if !e.resume {
 		last, err := e.server.control.LastEvent(ctx, e.by.Actor)
@@ -176,7 +176,7 @@ func (e *eventStream) begin(ctx context.Context) error {
 	return e.send("ready", e.after, map[string]int64{"after": e.after})
 }
 
-// page sends a page of events. more reports that there may be another page.
+// page sends a page of events. If more is true, there may be another page.
 func (e *eventStream) page(ctx context.Context) (more bool, err error) {
 	all, last, missed, err := e.server.control.EventsAfter(ctx, e.by.Actor, e.after, eventPage)
 	if err != nil {
@@ -211,7 +211,7 @@ func (e *eventStream) allowed() error {
 	return err
 }
 
-// send sends a message. Without a kind, browsers handle it as a message without a name.
+// send sends a message. If kind is empty, browsers treat it as an unnamed message.
 func (e *eventStream) send(kind string, id int64, data any) error {
 	text, err := json.Marshal(data)
 	if err != nil {

@@ -163,7 +163,7 @@ func TestRevokedReader(t *testing.T) {
 	}
 }
 
-// TestEventStreamsAreBounded checks that a team can't open any number of streams.
+// TestEventStreamsAreBounded checks that the number of streams of a team is limited.
 func TestEventStreamsAreBounded(t *testing.T) {
 	w := newWorld(t)
 	var ends []func()
@@ -179,7 +179,8 @@ func TestEventStreamsAreBounded(t *testing.T) {
 	w.events("full", "").next()
 }
 
-// TestEventsAtTheLimit changes a record while the sender of a stream may send no more requests.
+// TestEventsAtTheLimit changes a record while the sender of a stream is rate limited. The stream
+// must still report the change.
 func TestEventsAtTheLimit(t *testing.T) {
 	w := newWorld(t)
 	now := time.Now()

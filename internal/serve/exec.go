@@ -26,8 +26,8 @@ type Exec struct {
 	Cwd        string            `json:"cwd,omitempty"`
 }
 
-// Executed is the result of a program. A program in the foreground has all fields but PID and Tag,
-// a program in the background has PID and Tag.
+// Executed is the result of a program. A foreground program sets all fields except PID and Tag. A
+// background program sets only PID and Tag.
 type Executed struct {
 	SandboxID  string   `json:"sandbox_id"`
 	Cmd        string   `json:"cmd"`
@@ -40,7 +40,7 @@ type Executed struct {
 	Tag        string   `json:"tag,omitempty"`
 }
 
-// Process is a program in the background.
+// Process is a background program.
 type Process struct {
 	PID  uint32   `json:"pid"`
 	Tag  string   `json:"tag"`
@@ -52,7 +52,7 @@ func newProcess(p *pb.ProcessInfo) Process {
 	return Process{p.Pid, p.Tag, p.Cmd, append([]string{}, p.Args...)}
 }
 
-// Processes are the running programs in the background.
+// Processes lists the running background programs.
 type Processes struct {
 	Processes []Process `json:"processes"`
 }
@@ -98,7 +98,7 @@ type executed struct {
 	Body   Executed
 }
 
-// background adds the answer for a program in the background.
+// background adds the answer for background programs to an operation.
 func background(o *huma.Operation) {
 	o.Responses = map[string]*huma.Response{"202": {Description: "It runs in the background."}}
 }

@@ -121,8 +121,8 @@ func (s *Server) bindFiles(base string) {
 
 func upload(o *huma.Operation) { o.MaxBodyBytes = maxUpload + maxBody }
 
-// readFile passes on a file as the host sends it. The first chunk comes before the status, so that
-// a missing file is an error.
+// readFile streams a file from the host to the client. It waits for the first chunk before it sends
+// the status, so that it can report a missing file as an error.
 func (s *Server) readFile(ctx context.Context, in *atPath) (*huma.StreamResponse, error) {
 	c, err := s.client(ctx, in.ID)
 	if err != nil {
@@ -159,7 +159,8 @@ func (s *Server) readFile(ctx context.Context, in *atPath) (*huma.StreamResponse
 	}}, nil
 }
 
-// writeFile sends a file to the host. The host replaces the file only when it has all of it.
+// writeFile sends a file to the host. The host replaces the file only after it has received the
+// whole content.
 func (s *Server) writeFile(ctx context.Context, id, path string, from io.Reader) (err error) {
 	defer func() { s.control.Record(ctx, identity(ctx).Actor, control.ActWrite, id, err) }()
 	c, err := s.client(ctx, id)

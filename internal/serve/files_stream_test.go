@@ -83,8 +83,8 @@ func TestStreamWrite(t *testing.T) {
 	}
 }
 
-// TestLargeFiles moves a file in both directions, and checks that the memory stays flat. make bench
-// does so with 500 MB.
+// TestLargeFiles transfers a file in both directions, and checks that the memory use does not grow.
+// make bench does the same with 500 MB.
 func TestLargeFiles(t *testing.T) {
 	w := newWorld(t)
 	id := w.create().ID
@@ -127,7 +127,8 @@ func TestLargeFiles(t *testing.T) {
 	}
 }
 
-// FuzzUpload sends forms. The server must accept or refuse them, and not write a part of a file.
+// FuzzUpload sends forms. The server must accept or refuse each form, and never write an incomplete
+// file.
 func FuzzUpload(f *testing.F) {
 	whole := field("path", "/a") + field("file", "x") + "--x--"
 	for _, text := range []string{whole, whole[:20], whole[:len(whole)-3], "--x--", "", field("path", "a/../b") + field("file", "") + "--x--", "--x\r\nContent-Disposition: form-data; name=path; filename*=utf-8''%ff\r\n\r\n"} {

@@ -46,14 +46,14 @@ func newFuzzed(f *testing.F) *fuzzed {
 	return z
 }
 
-// noHost is the transport for calls that the fake host does not have.
+// noHost is the transport for calls that the fake host does not implement.
 type noHost struct{}
 
 func (noHost) Do(*http.Request) (*http.Response, error) {
 	return nil, connect.NewError(connect.CodeUnavailable, errors.New("the fake host has no such call"))
 }
 
-// bounded is a writer of an answer. It fails after its first MiB, as if the client left.
+// bounded is a response writer that fails after 1 MiB, as if the client had disconnected.
 type bounded struct{ *httptest.ResponseRecorder }
 
 func (b bounded) Write(data []byte) (int, error) {
@@ -63,7 +63,8 @@ func (b bounded) Write(data []byte) (int, error) {
 	return b.ResponseRecorder.Write(data)
 }
 
-// begin prepares a request. The earlier one can have removed the sandbox, the key or the session.
+// begin prepares a request. It creates the sandbox, the key and the session again if an earlier
+// request has removed them.
 func (z *fuzzed) begin(t *testing.T) {
 	z.t = t
 	if z.own == "" || z.host.Statuses()[z.own] == "" {

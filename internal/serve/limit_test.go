@@ -109,8 +109,8 @@ func TestPreviewsAreLimited(t *testing.T) {
 	limited("a public port", "/", 4)
 }
 
-// TestBruteForce guesses passwords one after another and at once. Only ten guesses a minute are
-// tried.
+// TestBruteForce guesses passwords sequentially and concurrently. The server must check only ten
+// guesses per minute.
 func TestBruteForce(t *testing.T) {
 	w := newWorld(t)
 	now := time.Now()
@@ -170,7 +170,7 @@ func TestBruteForce(t *testing.T) {
 		t.Errorf("later: got %d", got)
 	}
 
-	// Other emails have their own limits, but an address has one too.
+	// Each email has its own limit, but the address has a limit for all emails.
 	w.server.addresses = newLimiter(addressRate, 3, clock)
 	for i := range 5 {
 		if got, _ := try(fmt.Sprintf("user%d@example.com", i), "guess"); (got == 429) != (i >= 3) {

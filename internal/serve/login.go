@@ -22,7 +22,7 @@ type Login struct {
 	Name   string `json:"name"`
 }
 
-// withRequest keeps the request for operations that need more than their input.
+// withRequest stores the HTTP request for operations that need more than their input.
 type withRequest struct {
 	http *http.Request
 }

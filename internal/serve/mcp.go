@@ -16,7 +16,7 @@ const (
 	mcpPath = "/mcp"
 	// metadataPath is the path of the metadata for OAuth clients (RFC 9728).
 	metadataPath = "/.well-known/oauth-protected-resource"
-	// maxIdleTeams is the number of teams after which servers without sessions are closed.
+	// maxIdleTeams is the number of MCP servers at which those without sessions are closed.
 	maxIdleTeams = 64
 )
 
@@ -33,7 +33,7 @@ type teamServer struct {
 	requests int // in progress
 }
 
-// bindMCP binds the MCP server, and the metadata that tells its clients how to authenticate.
+// bindMCP binds the MCP server and its authentication metadata for clients.
 func (s *Server) bindMCP() {
 	s.mux.HandleFunc(mcpPath, s.serveMCP)
 	for _, path := range []string{metadataPath, metadataPath + mcpPath} {
@@ -45,8 +45,8 @@ func (s *Server) bindMCP() {
 	}
 }
 
-// resourceMetadata is the metadata of RFC 9728. It names no authorization server: users make API
-// keys themselves.
+// resourceMetadata is the metadata of RFC 9728. It names no authorization server, because users
+// create API keys themselves.
 type resourceMetadata struct {
 	Resource string   `json:"resource"`
 	Name     string   `json:"resource_name"`
@@ -54,7 +54,7 @@ type resourceMetadata struct {
 	Scopes   []string `json:"scopes_supported"`
 }
 
-// origin returns the origin of this server as the client knows it.
+// origin returns the origin that the client uses for this server.
 func origin(r *http.Request) string {
 	if secure(r) {
 		return "https://" + r.Host
@@ -62,8 +62,8 @@ func origin(r *http.Request) string {
 	return "http://" + r.Host
 }
 
-// serveMCP serves a request to the MCP server of the sender's team. The sender must send a key or a
-// token: a cookie is not enough, because other sites can make a browser send it.
+// serveMCP serves a request to the MCP server of the sender's team. The request must contain a key
+// or a token. A cookie is not enough, because other sites can cause a browser to send it.
 func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
 	if _, ok := bearer(r); !ok && r.Header.Get(keyHeader) == "" {
 		r = r.Clone(r.Context())

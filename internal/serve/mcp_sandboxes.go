@@ -96,13 +96,13 @@ func (t teamSandboxes) Fork(ctx context.Context, req operations.ForkSandbox) (*p
 	return t.workspace(ctx, b, err)
 }
 
-// member returns the sender of a request, who must be allowed to change sandboxes.
+// member returns the sender of a request. It fails if the sender may not change sandboxes.
 func member(ctx context.Context) (control.Identity, error) {
 	i := identity(ctx)
 	return i, i.Require(store.RoleMember)
 }
 
-// workspace describes a sandbox as its host does, with the labels of the record.
+// workspace returns the host's description of a sandbox, with the labels of the record.
 func (t teamSandboxes) workspace(ctx context.Context, b store.Sandbox, err error) (*pyro.Workspace, error) {
 	if err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func labelsOf(b store.Sandbox) map[string]string {
 	return labels
 }
 
-// summaryOf describes a sandbox from its record alone.
+// summaryOf returns a summary of a sandbox from its record. It does not ask the host.
 func summaryOf(b store.Sandbox) pyro.WorkspaceSummary {
 	w := pyro.WorkspaceSummary{WorkspaceID: b.ID, Labels: labelsOf(b), Environment: b.Template, State: pyro.StateStopped, CreatedAt: b.CreatedAt, LastActivityAt: b.ActiveAt}
 	switch b.Status {
@@ -139,7 +139,7 @@ func summaryOf(b store.Sandbox) pyro.WorkspaceSummary {
 	return w
 }
 
-// includes reports whether labels contain all wanted ones.
+// includes reports whether labels contains all wanted labels.
 func includes(labels, wanted map[string]string) bool {
 	for key, value := range wanted {
 		if is, ok := labels[key]; !ok || is != value {

@@ -43,7 +43,7 @@ type withoutBody struct {
 	Cookie string `header:"Set-Cookie"`
 }
 
-// withoutSession is the answer to a request that ends the session.
+// withoutSession returns the answer to a request that ends the session.
 func withoutSession(r *http.Request, err error) (*withoutBody, error) {
 	if err != nil {
 		return nil, newError(err)

@@ -24,13 +24,14 @@ func newMember(m store.Member) Member {
 	return Member{m.UserID, m.Name, m.Email, string(m.Role), m.JoinedAt}
 }
 
-// LoginLink is a link for one login. It is a secret.
+// LoginLink is a link that logs a user in once. It is a secret.
 type LoginLink struct {
 	URL       string    `json:"login_link"`
 	ExpiresAt time.Time `json:"login_link_expires_at"`
 }
 
-// newLoginLink returns a link with the address that the client uses for this server.
+// newLoginLink returns a link to this server. It contains the address that the client uses for the
+// server.
 func newLoginLink(r *http.Request, l control.LoginLink) LoginLink {
 	return LoginLink{origin(r) + "/login/" + l.Token.Reveal(), l.Expires}
 }
@@ -42,7 +43,7 @@ type AddedMember struct {
 	ExpiresAt *time.Time `json:"login_link_expires_at,omitempty"`
 }
 
-// ByMember has the IDs in the path of a member.
+// ByMember contains the path parameters of requests about a member.
 type ByMember struct {
 	ByID
 	UID string `path:"uid" maxLength:"64"`

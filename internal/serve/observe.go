@@ -27,8 +27,8 @@ func newObserved() *observed {
 	return &observed{requests: prometheus.NewHistogram("pyro_http_request_seconds", "Duration of requests, by method, route and status.", "method", "route", "status")}
 }
 
-// observe answers a request with a handler. It counts the request, records its span, and logs one
-// line without its content.
+// observe calls a handler for a request. It counts the request, records its span, and logs one line
+// without the content.
 func (s *Server) observe(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	began := time.Now()
 	ctx, span := tracing.Request(r.Context(), r.Header, r.Method)
@@ -66,8 +66,8 @@ func (s *Server) observe(w http.ResponseWriter, r *http.Request, next http.Handl
 // unknownRoute is the route of requests that were refused before the server looked at their path.
 const unknownRoute = "unknown"
 
-// routeOf returns the method and the route of a request that was answered. A client can't increase
-// the number of their values.
+// routeOf returns the method and the route of a request that was answered. The set of possible
+// values is fixed, so that clients can't create new metrics.
 func routeOf(r *http.Request) (method, route string) {
 	_, route, ok := strings.Cut(r.Pattern, " ")
 	if !ok {
@@ -115,7 +115,7 @@ func (a *answered) Flush() {
 // Unwrap returns the original writer.
 func (a *answered) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// bindMetrics serves /metrics to clients with a token. Without a token there is no such path.
+// bindMetrics serves /metrics to clients that send the token. If token is empty, it does nothing.
 func (s *Server) bindMetrics(token secret.Value) {
 	if token.Reveal() == "" {
 		return

@@ -41,7 +41,7 @@ const (
 	maxProviderBody = 1 << 20 // bytes
 )
 
-// attemptTime is how long a user can take to log in at the provider.
+// attemptTime is the maximum time for a user to log in at the provider.
 const attemptTime = 10 * time.Minute
 
 // provider is an OpenID provider.
@@ -57,8 +57,8 @@ func newProvider(o OIDC) *provider {
 	return &provider{OIDC: o, client: &http.Client{Transport: boundedBodies{http.DefaultTransport}, Timeout: providerTimeout}}
 }
 
-// discover returns the provider's own description. It asks the provider once. If the provider does
-// not answer, the next call asks again.
+// discover returns the provider's configuration and caches it. If the provider does not answer, the
+// next call asks again.
 func (p *provider) discover(ctx context.Context) (*oidc.Provider, error) {
 	p.mu.Lock()
 	known := p.discovered
@@ -97,7 +97,7 @@ func (b boundedBodies) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// attempt is a login that the user has begun. Only the user's browser has it, in a cookie.
+// attempt is a login in progress. Only the user's browser stores it, in a cookie.
 type attempt struct {
 	state, nonce, verifier string
 }
@@ -170,7 +170,7 @@ func (s *Server) beginOIDC(w http.ResponseWriter, r *http.Request, p *provider) 
 	return nil
 }
 
-// endOIDC begins a session of the user whom the provider sends back.
+// endOIDC handles the redirect from the provider. It begins a session of the user.
 func (s *Server) endOIDC(r *http.Request, p *provider) (v control.Session, err error) {
 	a, ok := attemptOf(r)
 	q := r.URL.Query()
@@ -191,7 +191,7 @@ func (s *Server) endOIDC(r *http.Request, p *provider) (v control.Session, err e
 	return v, err
 }
 
-// exchange returns the user for a code of the provider.
+// exchange exchanges a code of the provider for the user's account.
 func (p *provider) exchange(r *http.Request, a attempt, code string) (e control.External, err error) {
 	from, err := p.discover(r.Context())
 	if err != nil {

@@ -130,7 +130,7 @@ func (p *idProvider) sign(claims map[string]any) string {
 	return text + "." + encode(signature)
 }
 
-// withProvider lets a server know a provider.
+// withProvider configures a provider in the server.
 func (w *world) withProvider(p *idProvider, domains ...string) {
 	w.t.Helper()
 	w.server = New(Options{Control: w.control, Log: slog.New(slog.DiscardHandler), OIDC: &OIDC{Issuer: p.URL, ClientID: "pyro", Secret: secret.New("hidden"), Domains: domains}})
@@ -139,8 +139,8 @@ func (w *world) withProvider(p *idProvider, domains ...string) {
 	w.url = server.URL
 }
 
-// follow follows redirects until a page that leave reports, as a browser does. It returns the last
-// answer and its text.
+// follow follows redirects like a browser, until leave returns true for a request. It returns the
+// last answer and its text.
 func (b *browser) follow(address string, leave func(*http.Request) bool) (*http.Response, string) {
 	b.t.Helper()
 	req, err := http.NewRequestWithContext(b.t.Context(), "GET", address, nil)
@@ -221,7 +221,7 @@ func TestOIDC(t *testing.T) {
 	}
 }
 
-// TestOIDCAttacks checks that damaged, stolen and repeated answers begin no session.
+// TestOIDCAttacks checks that the server refuses forged, stolen and replayed answers of a provider.
 func TestOIDCAttacks(t *testing.T) {
 	w, p := newWorld(t), newIDProvider(t)
 	w.withProvider(p, "example.org")

@@ -17,8 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "write the OpenAPI document and the Go client")
 
-// published returns the OpenAPI document without the second spelling of sandboxes, and without the
-// version of this build.
+// published returns the OpenAPI document without /v1/capsules, and without the version of this
+// build.
 func published(w *world) *huma.OpenAPI {
 	doc := *w.server.OpenAPI()
 	info := *doc.Info
@@ -78,7 +78,7 @@ func (doc document) indented(t *testing.T) []byte {
 	return out.Bytes()
 }
 
-// same checks that a file has a content. With -update, it writes the file.
+// same compares the content of a file with want. With -update, it writes the file.
 func same(t *testing.T, path string, want []byte) {
 	t.Helper()
 	if *update {

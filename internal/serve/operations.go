@@ -20,8 +20,8 @@ import (
 // callable are the operations that hosts run on sandboxes.
 var callable = operations.RemoteOperations(nil)
 
-// Call implements operations.Remote for the sender of a request. Only senders that may change a
-// sandbox resume it.
+// Call implements operations.Remote for the sender of a request. It resumes a paused sandbox only
+// if the sender may change the sandbox.
 func (s *Server) Call(ctx context.Context, sandbox, method string, changes bool, params json.RawMessage, to rpc.Listener) (json.RawMessage, error) {
 	i, role := identity(ctx), store.RoleViewer
 	if changes {
@@ -45,8 +45,8 @@ func callOperation[Req, Res any](ctx context.Context, s *Server, id, method stri
 }
 
 // register binds a route to an operation of the table. The function requestOf returns the sandbox
-// and the request of the operation. It also returns a value of the type of the result, which is not
-// used. An operation that needs more than the role viewer changes the sandbox.
+// and the request of the operation. Its third result only determines the type Res. An operation
+// that needs more than the role viewer counts as a change of the sandbox.
 func register[In, Req, Res any](s *Server, o huma.Operation, method string, requestOf func(*In) (id string, req Req, of Res)) {
 	s.describe(reflect.TypeFor[In](), true)
 	s.describe(reflect.TypeFor[Res](), false)
@@ -61,7 +61,7 @@ func register[In, Req, Res any](s *Server, o huma.Operation, method string, requ
 	})
 }
 
-// byID returns the request of an operation that takes only the sandbox.
+// byID is the requestOf function of operations that need only the sandbox.
 func byID[Res any](in *ByID) (id string, req struct{}, of Res) { return in.ID, req, of }
 
 // withBody is a request about a sandbox with a body.
@@ -70,7 +70,7 @@ type withBody[Req any] struct {
 	Body Req
 }
 
-// requestIn returns the request in a body.
+// requestIn is the requestOf function of operations with a request body.
 func requestIn[Req, Res any](in *withBody[Req]) (id string, req Req, of Res) {
 	return in.ID, in.Body, of
 }
@@ -83,8 +83,8 @@ func largest(bytes int64) func(*huma.Operation) {
 // pyroPackage is the import path of package pyro, and the prefix of its packages.
 const pyroPackage = "github.com/pyro-mcp/pyro"
 
-// schemaName names a schema. Types of this package have their own names, and types of other
-// packages have the name of the package before it.
+// schemaName returns the name of a type's schema. Types of other packages get the name of the
+// package as a prefix.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	t = element(t)
@@ -97,7 +97,7 @@ func schemaName(t reflect.Type, hint string) string {
 	return string(prefix) + name
 }
 
-// element returns the type that pointers point to and slices consist of.
+// element returns the element type of pointers and slices, at any depth.
 func element(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
@@ -111,12 +111,12 @@ func isForeign(t reflect.Type) bool {
 	return t.Name() != "" && strings.HasPrefix(of, pyroPackage) && !strings.HasSuffix(of, "/internal/serve")
 }
 
-// notInBody are fields of requests that a client of a sandbox can't set: it has no secrets, and
-// ports are reached through previews.
+// notInBody lists request fields that clients of a sandbox can't set. Sandboxes have no secrets,
+// and clients reach ports through previews.
 var notInBody = []string{"workspace_id", "secret_env", "published_ports"}
 
-// describe corrects the schemas of the types of package pyro within a type. Fields that are
-// pointers to structs can be null. In requests, it removes the fields notInBody.
+// describe corrects the schemas of all types of package pyro that t contains. It makes pointers to
+// structs nullable. In requests, it removes the fields of notInBody.
 func (s *Server) describe(t reflect.Type, request bool) {
 	s.describeOnce(t, request, map[reflect.Type]bool{})
 }

@@ -29,8 +29,7 @@ type pageFile struct {
 	compressed func() []byte // with gzip; nil if it is not shorter
 }
 
-// pageFiles returns the files of the page by path. They are compressed when a client first asks for
-// them.
+// pageFiles returns the files of the page by path. The first request for a file compresses it.
 func pageFiles(from fs.FS) map[string]pageFile {
 	all := map[string]pageFile{}
 	err := fs.WalkDir(from, ".", func(name string, d fs.DirEntry, err error) error {
@@ -53,7 +52,7 @@ func pageFiles(from fs.FS) map[string]pageFile {
 	return all
 }
 
-// kindOf returns the Content-Type of a file. The host's own table of types must not change it.
+// kindOf returns the Content-Type of a file. It does not depend on the host's own table of types.
 func kindOf(name string) string {
 	switch path.Ext(name) {
 	case ".js":
@@ -87,10 +86,11 @@ func compress(name string, content []byte) []byte {
 	return b.Bytes()
 }
 
-// reserved are the first parts of paths that never show the page.
+// reserved lists the first path segments of URLs that never show the page.
 var reserved = []string{"v1", "docs", "mcp", "health", "openapi.json", "openapi.yaml", "metrics", "preview", "schemas", ".well-known"}
 
-// bindPage serves the page at all paths that no operation has. The page itself reads the path.
+// bindPage serves the page at all paths that no operation uses. The script of the page interprets
+// the path.
 func (s *Server) bindPage() {
 	files := pageFiles(web.Files())
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -128,7 +128,8 @@ func (s *Server) bindPage() {
 	})
 }
 
-// acceptsHTML reports whether a browser navigates to the path of a request.
+// acceptsHTML reports whether the client of a request accepts HTML. Browsers do so when they open a
+// page.
 func acceptsHTML(r *http.Request) bool {
 	for part := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
 		if kind, _, err := mime.ParseMediaType(part); err == nil && kind == "text/html" {

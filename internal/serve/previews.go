@@ -23,13 +23,13 @@ type Ports struct {
 	Ports []Port `json:"ports"`
 }
 
-// PortLink is a link that lets everybody open a port.
+// PortLink is a link to a port. It lets everybody open the port.
 type PortLink struct {
 	URL       string    `json:"url"`
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
-// ByPort has the path of a port of a sandbox.
+// ByPort contains the path parameters of requests about a port.
 type ByPort struct {
 	ByID
 	withRequest

@@ -20,7 +20,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// guest is a hostile web server in a sandbox. It counts requests, and has the last one.
+// guest is a hostile web server in a sandbox. It counts requests and stores the last request.
 type guest struct {
 	requests int
 	last     *http.Request
@@ -130,7 +130,7 @@ func (p *previewed) send(method, address string, content io.Reader, headers ...s
 	return r.StatusCode, string(text), r
 }
 
-// login gives the client a session at a name of the page's host.
+// login logs the client in at the page with the given host name.
 func (p *previewed) login(name string) {
 	p.t.Helper()
 	if got, text, _ := p.send("POST", "http://"+net.JoinHostPort(name, p.port)+"/v1/auth/link", strings.NewReader(p.link()), "Content-Type", "application/json"); got != 200 {
@@ -274,7 +274,7 @@ func TestPreviewLinks(t *testing.T) {
 	}
 }
 
-// TestPreviewErrors checks the pages for previews that can't be shown.
+// TestPreviewErrors checks the error pages of previews.
 func TestPreviewErrors(t *testing.T) {
 	p := newPreviewed(t)
 	key := []string{"X-API-Key", p.keys["full"]}

@@ -13,7 +13,8 @@ import (
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
 )
 
-// Without arguments, this shell stands for the shell that the sandbox has.
+// If a client requests defaultShell without arguments, it gets bash if the sandbox has it,
+// otherwise sh.
 const (
 	defaultShell = "/bin/bash"
 	findShell    = "[ -x /bin/bash ] && exec /bin/bash; exec /bin/sh"
@@ -107,9 +108,9 @@ type terminal struct {
 	tag  string
 }
 
-// do handles a frame of the client. It returns when the host has handled it, so frames keep their
-// order, and a slow host slows the client down. An error of the host does not end the connection:
-// if the program has ended, its exit is on its way.
+// do handles a frame of the client. It returns after the host has handled the frame. So frames keep
+// their order, and a slow host slows the client down. Errors of the host do not end the connection.
+// If the program has ended, its exit event will follow.
 func (t terminal) do(ctx context.Context, f frame) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -36,8 +36,8 @@ func (w *world) token(user, team string, valid time.Duration) string {
 	return token
 }
 
-// member adds a new user with a role to a team, and sets the token of a name to a session of
-// theirs. It returns the user's ID.
+// member adds a new user with a role to a team and returns the user's ID. w.tokens[name] becomes
+// the token of a session of this user.
 func (w *world) member(name, team string, role store.Role) string {
 	w.t.Helper()
 	id := w.user(strings.ToLower(rand.Text()) + "@example.com")
@@ -83,7 +83,7 @@ var open = []string{"/health", "/v1/auth/login", "/v1/auth/link", "/v1/auth/meth
 // operators are the operations for operators of the server, who are the owners of the first team.
 var operators = []string{"teams-create", "quotas-set", "admin-teams"}
 
-// want returns the status of the refusal that a sender must get, or 0 if the sender is permitted.
+// want returns the status of the server's refusal for a sender, or 0 if the sender is permitted.
 func (w *world) want(s sender, path string, o *huma.Operation) int {
 	role, _ := o.Metadata[need].(store.Role)
 	switch {
@@ -104,9 +104,10 @@ func (w *world) want(s sender, path string, o *huma.Operation) int {
 	return 0
 }
 
-// TestEveryOperationIsGuarded sends each operation of the document from each kind of sender. It
-// needs no list of operations, so that a new one can't be forgotten. If a sender is permitted, the
-// request names things that do not exist, because the fake host has few operations.
+// TestEveryOperationIsGuarded sends each operation of the document from each kind of sender. The
+// test gets the operations from the document, so that it includes new operations automatically. If
+// a sender is permitted, the request names things that do not exist, because the fake host has few
+// operations.
 func TestEveryOperationIsGuarded(t *testing.T) {
 	w := newWorld(t)
 	w.server.requests = newLimiter(1e6, 1e6, time.Now)

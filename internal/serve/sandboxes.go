@@ -64,7 +64,7 @@ type NewSandbox struct {
 	Metadata   map[string]string `json:"metadata,omitempty" doc:"Texts of the caller; pyro does not use them"`
 }
 
-// ByID has the ID in the path of a sandbox.
+// ByID contains the path parameter of requests about a sandbox.
 type ByID struct {
 	ID string `path:"id" maxLength:"64"`
 }

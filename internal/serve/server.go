@@ -1,8 +1,8 @@
 // Package serve is the HTTP API of a control plane.
 //
-// Each operation is bound once. Its Go types give the OpenAPI document at /openapi.json, which
-// /docs shows. Programs send an API key in the header X-API-Key, and browsers have the cookie of a
-// session. Sandboxes have two spellings: /v1/sandboxes and /v1/capsules.
+// The OpenAPI document at /openapi.json is generated from the Go types of the operations; /docs
+// shows it. Programs send an API key in the header X-API-Key, and browsers send a session cookie.
+// /v1/capsules is another spelling of /v1/sandboxes.
 package serve
 
 import (
@@ -190,7 +190,7 @@ func (s *Server) bindHealth() {
 // body is an answer with a JSON body.
 type body[T any] struct{ Body T }
 
-// listed returns the answer with a list of records, or the error from finding them.
+// listed converts records to an answer. If err is not nil, it returns the error for the client.
 func listed[Record, Item any](found []Record, err error, item func(Record) Item) (*body[[]Item], error) {
 	if err != nil {
 		return nil, newError(err)
@@ -198,7 +198,7 @@ func listed[Record, Item any](found []Record, err error, item func(Record) Item)
 	return &body[[]Item]{itemsOf(found, item)}, nil
 }
 
-// itemsOf returns the items for records. It never returns nil, because that would be null in JSON.
+// itemsOf converts records to items. It never returns nil, because JSON would then contain null.
 func itemsOf[Record, Item any](all []Record, item func(Record) Item) []Item {
 	items := make([]Item, 0, len(all))
 	for _, r := range all {
@@ -207,7 +207,7 @@ func itemsOf[Record, Item any](all []Record, item func(Record) Item) []Item {
 	return items
 }
 
-// onlyText is JSON. It refuses a body with something that is not text, such as a lone surrogate. It
+// onlyText is the JSON format. It refuses bodies with invalid text, such as a lone surrogate. It
 // accepts 30.0 as an integer and null as a missing field.
 var onlyText = huma.Format{
 	Marshal: huma.DefaultJSONFormat.Marshal,

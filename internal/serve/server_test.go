@@ -100,7 +100,8 @@ func (w *world) check(err error) {
 	}
 }
 
-// call sends a request with the key of a name. It checks the answer against the OpenAPI document.
+// call sends a request with the key or token of that name (w.keys, w.tokens). It checks the answer
+// against the OpenAPI document.
 func (w *world) call(key, method, path string, in any, out any, headers ...string) int {
 	w.t.Helper()
 	var content []byte
@@ -173,7 +174,7 @@ func methodsOf(item *huma.PathItem) map[string]*huma.Operation {
 	return all
 }
 
-// conforms checks that the OpenAPI document describes an answer.
+// conforms checks that an answer conforms to the OpenAPI document.
 func (w *world) conforms(method, path string, status int, content []byte) {
 	w.t.Helper()
 	o := w.find(method, path)
@@ -258,8 +259,7 @@ func TestIdempotency(t *testing.T) {
 	}
 }
 
-// TestTolerantBodies checks that an integral number is an integer, and that null is a missing
-// field.
+// TestTolerantBodies checks that the server accepts 30.0 as an integer and null as a missing field.
 func TestTolerantBodies(t *testing.T) {
 	w := newWorld(t)
 	var got Sandbox
@@ -377,7 +377,7 @@ func TestLargeBodies(t *testing.T) {
 	}
 }
 
-// zeros is an endless text.
+// zeros is an endless reader of text.
 type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) {

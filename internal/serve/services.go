@@ -14,7 +14,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/control/store"
 )
 
-// ByName has the name of a service in the path.
+// ByName contains the path parameters of requests about a service.
 type ByName struct {
 	ByID
 	Name string `path:"name" maxLength:"64"`
@@ -36,7 +36,7 @@ type logQuery struct {
 	All       bool `query:"all" doc:"All stored lines"`
 }
 
-// bindServices binds programs in the background that have a name.
+// bindServices binds the operations for services, which are named background programs.
 func (s *Server) bindServices(base string) {
 	all := "/v1/" + base + "/{id}/services"
 	register(s, operation(http.MethodGet, all, base+"-services", "List the services", store.RoleViewer), "list_services", byID[pyro.WorkspaceServices])
@@ -71,7 +71,8 @@ type ServicePort struct {
 	State       string `json:"state" doc:"The state of the service"`
 }
 
-// portsOf returns the ports on which services get ready, and their published ports, by number.
+// portsOf returns the published ports of services and the ports of their readiness checks, sorted
+// by number.
 func portsOf(services []pyro.Service) []ServicePort {
 	all := []ServicePort{}
 	for _, v := range services {

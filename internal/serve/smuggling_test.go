@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// smuggling are requests about whose end two servers can disagree. BODY is a request without
-// credentials, HEX and SIZE are its length.
+// smuggling contains requests with an ambiguous length. BODY is a request without credentials; HEX
+// and SIZE are its length.
 var smuggling = map[string]string{
 	"chunks and a length":          "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\nHEX\r\nBODY\r\n0\r\n\r\n",
 	"no chunks and a length":       "Content-Length: SIZE\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nBODY",
@@ -75,8 +75,9 @@ func attack(t *testing.T, address, head, attack, body string) (statuses []int) {
 	}
 }
 
-// TestSmuggling hides requests without credentials in requests with a key. No server behind may see
-// them, and a connection to a guest must not be used with a request that is not over.
+// TestSmuggling hides requests without credentials in requests with a key. No guest may receive
+// them, and the proxy must not reuse a connection to a guest before the previous request is
+// complete.
 func TestSmuggling(t *testing.T) {
 	p := newPreviewed(t)
 	var mu sync.Mutex

@@ -297,7 +297,7 @@ func TestFirstFrame(t *testing.T) {
 	}
 }
 
-// TestNoFirstFrame checks the bounds of connections that send no key.
+// TestNoFirstFrame checks the limits for connections that send no key.
 func TestNoFirstFrame(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -363,8 +363,8 @@ func (w *world) removeKeys() {
 	}
 }
 
-// endsAfterPings checks that the server closes the connection after an error with a code. It sends
-// at most pings before.
+// endsAfterPings checks that the server closes the connection after an error with a code. Before
+// the error, the server may send only pings.
 func (c *dialed) endsAfterPings(code string) {
 	c.t.Helper()
 	e, began := event{Type: "ping"}, time.Now()
@@ -377,8 +377,8 @@ func (c *dialed) endsAfterPings(code string) {
 	c.ends("", websocket.StatusPolicyViolation)
 }
 
-// TestRevokedKeyAtTheLimit removes the key of a connection while unknown senders of its address may
-// send no more requests.
+// TestRevokedKeyAtTheLimit removes the key of a connection while its address is rate limited. The
+// connection must still end.
 func TestRevokedKeyAtTheLimit(t *testing.T) {
 	w := newWorld(t)
 	path := "/v1/sandboxes/" + w.create().ID + "/pty"
@@ -408,7 +408,7 @@ func TestDeadClients(t *testing.T) {
 	}
 }
 
-// TestSlowReader checks that a program does not run ahead of a client that reads nothing.
+// TestSlowReader checks that a program blocks if its client does not read.
 func TestSlowReader(t *testing.T) {
 	w := newWorld(t)
 	c := w.dial("full", "/v1/sandboxes/"+w.create().ID+"/exec/stream", `{"type":"start","cmd":"flood"}`)

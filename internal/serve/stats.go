@@ -52,7 +52,7 @@ var intervals = map[string]struct {
 	"5m": {5 * time.Second, 60}, "1h": {time.Minute, 60}, "6h": {5 * time.Minute, 72}, "24h": {15 * time.Minute, 96}, "30d": {6 * time.Hour, 120},
 }
 
-// Usage is the use of a team by day.
+// Usage is the resource use of a team by day.
 type Usage struct {
 	From   string       `json:"from"`
 	To     string       `json:"to"`
@@ -150,7 +150,7 @@ type Metrics struct {
 	Points    []Point `json:"points"`
 }
 
-// Point is the use of resources at a time.
+// Point is the resource use at one point in time.
 type Point struct {
 	Timestamp int64   `json:"timestamp_unix"`
 	CPU       float64 `json:"cpu_pct" doc:"Of all processors of the sandbox together: 0 to 100"`
@@ -158,7 +158,7 @@ type Point struct {
 	Disk      int64   `json:"disk_bytes"`
 }
 
-// tiers are the ranges of hosts, and the length of each range of metrics.
+// tiers maps each range of metrics to its range on hosts and its length.
 var tiers = map[string]struct {
 	host   string
 	length time.Duration
@@ -167,8 +167,8 @@ var tiers = map[string]struct {
 	"6h": {"24h", 6 * time.Hour}, "12h": {"24h", 12 * time.Hour}, "24h": {"24h", 24 * time.Hour},
 }
 
-// metrics returns the metrics of a sandbox. The host keeps the metrics of a paused sandbox, so a
-// range ends at the last point.
+// metrics returns the metrics of a sandbox. While a sandbox is paused, there are no new points. So
+// a range ends at the last point, not at the current time.
 func (s *Server) metrics(ctx context.Context, id, span string) (*body[Metrics], error) {
 	tier := tiers[span]
 	r, err := call(ctx, s, id, hostClient.GetSandboxMetrics, &pb.GetSandboxMetricsRequest{SandboxId: id, Range: tier.host})

@@ -14,7 +14,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/gen/hostagent/v1/hostagentv1connect"
 )
 
-// Listen makes a port of a sandbox connect to a TCP address of the host.
+// Listen forwards connections to a port of a sandbox to a TCP address of the host.
 func (h *Host) Listen(id string, port int, address string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package hosttest is a host agent for tests that has sandboxes without machines.
+// Package hosttest provides a fake host agent for tests. Its sandboxes have no machines.
 package hosttest
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/gen/hostagent/v1/hostagentv1connect"
 )
 
-// Host implements the calls about the life of sandboxes, with the errors of the real host agent. It
-// is also a client of itself.
+// Host is a fake host agent, and also the client that calls it. Its calls to create, pause, resume
+// and destroy sandboxes return the same errors as the real host agent.
 type Host struct {
 	hostagentv1connect.HostAgentServiceClient // nil: other calls panic
 	hostv1connect.HostServiceClient           // likewise

@@ -27,13 +27,13 @@ type programs struct {
 	received  atomic.Int64
 }
 
-// Killed returns how many programs of streams were killed because their client left.
+// Killed returns the number of programs that were killed because their client disconnected.
 func (h *Host) Killed() int64 { return h.programs.killed.Load() }
 
-// Printed returns how many bytes the program flood has printed.
+// Printed returns the number of bytes that the program flood has printed.
 func (h *Host) Printed() int64 { return h.programs.printed.Load() }
 
-// Received returns how many bytes of files have come.
+// Received returns the number of received bytes of files.
 func (h *Host) Received() int64 { return h.programs.received.Load() }
 
 // File returns the first MiB of a file that was written completely.
@@ -65,8 +65,9 @@ func (h *Host) ExecStream(ctx context.Context, req *connect.Request[pb.ExecStrea
 	return h.service().ExecStream(ctx, req)
 }
 
-// ExecStream has the programs bytes, exit, wait and flood. The arguments of bytes are output in
-// hex; one that begins with "!" is for standard error. The argument of exit is the exit code.
+// ExecStream implements the programs bytes, exit, wait and flood. The arguments of bytes are output
+// in hex; an argument that begins with "!" goes to standard error. The argument of exit is the exit
+// code.
 func (a agent) ExecStream(ctx context.Context, req *connect.Request[pb.ExecStreamRequest], to *connect.ServerStream[pb.ExecStreamResponse]) error {
 	send := func(stdout, stderr []byte) error {
 		d := &pb.ExecStreamData{Output: &pb.ExecStreamData_Stdout{Stdout: stdout}}
@@ -210,7 +211,7 @@ func (a agent) PtyAttach(ctx context.Context, req *connect.Request[pb.PtyAttachR
 	}
 }
 
-// on changes a terminal.
+// on calls change for the terminal with a tag.
 func (h *Host) on(tag string, change func(*terminal) error) error {
 	h.programs.Lock()
 	defer h.programs.Unlock()
@@ -305,7 +306,7 @@ func (h *Host) ReadFileStream(ctx context.Context, req *connect.Request[pb.ReadF
 	return h.service().ReadFileStream(ctx, req)
 }
 
-// ReadFileStream implements the host agent's service. The path of a file is its size.
+// ReadFileStream implements the host agent's service. The path of a file determines its size.
 func (a agent) ReadFileStream(_ context.Context, req *connect.Request[pb.ReadFileStreamRequest], to *connect.ServerStream[pb.ReadFileStreamResponse]) error {
 	size, err := strconv.Atoi(strings.TrimPrefix(req.Msg.Path, "/"))
 	if err != nil {

@@ -28,7 +28,7 @@ func (h *Host) BreakStreams() {
 	h.broken = make(chan struct{})
 }
 
-// Use records that a sandbox is used at a time.
+// Use sets the time of the last activity of a sandbox.
 func (h *Host) Use(id string, at int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -36,8 +36,8 @@ func (h *Host) Use(id string, at int64) {
 	h.notify()
 }
 
-// Send records that the machine of a sandbox has sent bytes to other computers since a time. If
-// told is set, streams of Watch that are open get that.
+// Send sets the number of bytes that the machine of a sandbox has sent to other computers since its
+// start. If told is true, open streams of Watch report the number.
 func (h *Host) Send(id string, since, bytes int64, told bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -49,7 +49,7 @@ func (h *Host) Send(id string, since, bytes int64, told bool) {
 	}
 }
 
-// Set changes the status of a sandbox as the host agent does by itself.
+// Set changes the status of a sandbox without a call of the control plane.
 func (h *Host) Set(id, status string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -30,8 +30,8 @@ const (
 	EventMemberRemoved   = "member.removed"
 )
 
-// A team keeps its latest eventsKept events, and no event that is older than eventTime. Each
-// trimEvery events, the others are removed.
+// The store keeps the latest eventsKept events of a team that are not older than eventTime. It
+// removes the others after every trimEvery new events.
 const (
 	eventsKept = 10_000
 	eventTime  = 7 * 24 * time.Hour
@@ -39,8 +39,8 @@ const (
 )
 
 // addEvent adds an event with the next ID of the team, in the transaction that changes the record.
-// The transaction then has the lock of the team until its end. So no reader sees an event before
-// one with a smaller ID. A transaction that also locks other rows must call lockTeam before.
+// The transaction then has the lock of the team until its end. So no reader sees an event before an
+// event with a smaller ID. A transaction that also locks other rows must call lockTeam first.
 func (s *Store) addEvent(ctx context.Context, tx *sql.Tx, team, kind, subject string, data map[string]string) error {
 	if data == nil {
 		data = map[string]string{}

@@ -84,8 +84,8 @@ func TestEventsAreInOrder(t *testing.T) {
 	})
 }
 
-// TestOldEventsAreRemoved checks the bounds of a team's events, and that a slow reader learns that
-// it has missed some.
+// TestOldEventsAreRemoved checks the limits of a team's events. A slow reader must learn that it
+// has missed some.
 func TestOldEventsAreRemoved(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, address string) {
 		s, _, team := withTeam(t, address)

@@ -31,7 +31,7 @@ func (s *Store) Externals(ctx context.Context, user string) ([]External, error) 
 }
 
 // Link adds an account at a provider to a user. It removes the user's password, sessions and login
-// links, because another person may have invited the user and have them. Precondition: the user has
+// links, because the person who sent the invitation may have them. Precondition: the user has
 // another account at the provider.
 func (s *Store) Link(ctx context.Context, user string, e External, now time.Time) error {
 	return s.change(ctx, func(tx *sql.Tx) error {

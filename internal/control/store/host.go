@@ -26,9 +26,9 @@ func scanHost(r row) (h Host, err error) {
 	return h, err
 }
 
-// SeeHost records that the host with a key answers, and its present name. It adds the host if it is
-// new, and returns its record. Exists: a host with another key has the name. Two hosts must not
-// share a record, because each would report the sandboxes of the other as missing.
+// SeeHost records the current name of the host with a key, and the time of its answer. It adds the
+// host if it is new, and returns its record. Exists: a host with another key has the name. Two
+// hosts must not share a record, because each would report the sandboxes of the other as missing.
 func (s *Store) SeeHost(ctx context.Context, key, name string, now time.Time) (h Host, err error) {
 	err = s.change(ctx, func(tx *sql.Tx) error {
 		h, err = find(ctx, tx, "host", name, scanHost, "SELECT "+hostFields+" FROM hosts WHERE key = $1", key)

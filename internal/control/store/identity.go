@@ -41,7 +41,7 @@ func newOrderedID(prefix string, at time.Time) string {
 }
 
 // UUID returns the 128 bits of an id as a UUID, as hosts expect it. The result is empty if the text
-// is no id.
+// is not a valid id.
 func UUID(id string) string {
 	_, digits, _ := strings.Cut(id, "-")
 	n, ok := new(big.Int).SetString(digits, 36)
@@ -59,7 +59,7 @@ func base36(b [16]byte) string {
 	return digits
 }
 
-// micros returns a time as the database has it. A zero time is 0.
+// micros converts a time to the database's format: microseconds since 1970, and 0 for a zero time.
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

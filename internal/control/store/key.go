@@ -53,8 +53,8 @@ func (s *Store) Keys(ctx context.Context, team string) ([]Key, error) {
 	return all, s.fault(err)
 }
 
-// KeyByHash returns the key with a hash, even if it has expired, and the present role of the user
-// who created it. The role is empty if that user is disabled or has left the team.
+// KeyByHash returns the key with a hash, even if it has expired, and the current role of the key's
+// creator. The role is empty if that user is disabled or has left the team.
 func (s *Store) KeyByHash(ctx context.Context, hash string) (k Key, creator Role, err error) {
 	k, err = find(ctx, s.read, "API key", "", func(r row) (Key, error) {
 		return scanKey(rowAnd{r, &creator})
@@ -71,7 +71,7 @@ type rowAnd struct {
 
 func (r rowAnd) Scan(to ...any) error { return r.row.Scan(append(to, r.last)...) }
 
-// UseKey records when a key was used. A key that was removed meanwhile is no error.
+// UseKey records when a key was used. If the key was removed, UseKey does nothing.
 func (s *Store) UseKey(ctx context.Context, id string, now time.Time) error {
 	return s.exec(ctx, "UPDATE api_keys SET last_used_at = $1 WHERE id = $2 AND last_used_at < $1", micros(now), id)
 }
@@ -134,7 +134,7 @@ func (s *Store) Session(ctx context.Context, hash string, now time.Time) (Sessio
 	return v, s.fault(err)
 }
 
-// ReplaceSession ends a session and adds another one.
+// ReplaceSession ends a session and adds another session.
 func (s *Store) ReplaceSession(ctx context.Context, hash string, v Session) error {
 	return s.change(ctx, func(tx *sql.Tx) error {
 		if err := changeOne(ctx, tx, "session", "", "DELETE FROM sessions WHERE hash = $1", hash); err != nil {

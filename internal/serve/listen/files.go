@@ -14,7 +14,8 @@ import (
 const checkEvery = time.Second
 
 // fromFiles returns a configuration whose certificate comes from files. New connections use the
-// current content of the files. While the files are not valid, they use the last valid content.
+// current content of the files. While the files are invalid, new connections use the last valid
+// content.
 func fromFiles(o Options) (*tls.Config, error) {
 	f := &files{cert: o.CertFile, key: o.KeyFile, log: o.Log}
 	if err := f.load(f.stat()); err != nil {
@@ -34,7 +35,7 @@ type files struct {
 	checked time.Time
 }
 
-// stamp changes when a file is written or replaced.
+// stamp identifies a version of a file. It changes when the file is written or replaced.
 type stamp struct {
 	modified time.Time
 	size     int64
@@ -49,7 +50,7 @@ func (f *files) stat() (s [2]stamp) {
 	return s
 }
 
-// load reads the files, and records the stamps that they had before.
+// load reads the files. s contains their stamps from before the read.
 func (f *files) load(s [2]stamp) error {
 	f.stamps, f.checked = s, time.Now()
 	pair, err := tls.LoadX509KeyPair(f.cert, f.key)

@@ -42,7 +42,7 @@ type Socket struct {
 // Open opens a socket. If systemd passes a socket to this process, Open returns that one.
 func Open(o Options) (Socket, error) { return open(o, nil) }
 
-// open is Open with the client for the ACME server.
+// open is like Open. client calls the ACME server; nil selects the default client.
 func open(o Options, client *http.Client) (Socket, error) {
 	s := Socket{}
 	var err error
@@ -118,8 +118,8 @@ func activated() (net.Listener, error) {
 	return l, nil
 }
 
-// fromACME returns a configuration whose certificate comes from an ACME server. The server checks
-// the name with the challenge TLS-ALPN-01, in a connection to port 443 of this host.
+// fromACME returns a configuration whose certificate comes from an ACME server. The ACME server
+// verifies the name with the challenge TLS-ALPN-01. It connects to port 443 of this host.
 func fromACME(o Options, client *http.Client) *tls.Config {
 	m := &autocert.Manager{Prompt: autocert.AcceptTOS, Cache: autocert.DirCache(o.Cache), HostPolicy: autocert.HostWhitelist(o.Domain)}
 	if o.Directory != "" {
