@@ -62,8 +62,8 @@ const (
 	BuildFailed  = build.Failed // Text contains the cause
 )
 
-// BuildEnvironment builds an environment from a Dockerfile. Its steps run in machines. The results
-// of finished steps are kept for later builds, also if the build fails.
+// BuildEnvironment builds an environment from a Dockerfile. Its steps run in machines. Later builds
+// reuse the results of finished steps, even if this build fails.
 //
 // Invalid: the Dockerfile has an error. Unsupported: pyro can't build it. Precondition: a step
 // failed. These errors name the line of the Dockerfile.

@@ -80,8 +80,8 @@ func (p *Pyro) RunInVM(ctx context.Context, req RunInVMRequest) (*RunResult, err
 	return r, nil
 }
 
-// checkCommand returns an error if the request has no command and the environment has none either.
-// If the environment is not installed, only its pull can tell.
+// checkCommand returns an error if neither the request nor the environment has a command. If the
+// environment is not installed, only its pull can tell.
 func (p *Pyro) checkCommand(ctx context.Context, req RunInVMRequest) error {
 	if len(req.Argv) > 0 {
 		return nil
@@ -140,8 +140,7 @@ func followSize(ctx context.Context, sizes <-chan WindowSize, resize func(ctx co
 }
 
 // causeOf returns the cause of ctx if ctx has ended, and err otherwise. After a cancellation, the
-// cause is more informative than err. If the cause has no kind of its own, it gets the kind
-// Canceled.
+// cause is more informative than err. If the cause has no kind, it gets the kind Canceled.
 func causeOf(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if cause == nil {

@@ -41,14 +41,14 @@ const (
 	MaxOutput    = 16 << 20          // bytes per output stream in a result
 )
 
-// ErrNoCommand is the cause of the error of RunInVM if there is nothing to run: the request has no
-// command, and the environment has none of its own.
+// ErrNoCommand is the cause of the error of RunInVM if neither the request nor the environment has
+// a command.
 var ErrNoCommand = environment.ErrNoCommand
 
 // RunInVMRequest describes a machine and the command to run in it. Only Environment is required.
 // With neither Argv nor Command, the environment's own command runs: Environment.Entrypoint
-// followed by Environment.Cmd. If it has none, the error has kind Invalid and the cause
-// ErrNoCommand.
+// followed by Environment.Cmd. If the environment has no command, the error has kind Invalid and
+// the cause ErrNoCommand.
 type RunInVMRequest struct {
 	Environment string `json:"environment"` // such as debian:12, or an OCI reference
 

@@ -16,8 +16,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// These tests run commands on the host, because this package does the same for every driver. The
-// tests of the drivers use real machines.
+// These tests run commands on the host, because this package behaves identically for every driver.
+// The tests of the drivers use real machines.
 
 func TestMain(m *testing.M) { os.Exit(testenv.RunWithPrograms(m)) }
 
@@ -92,7 +92,7 @@ func TestCommandIsALineForTheShell(t *testing.T) {
 	}
 }
 
-// TestNothingToRun checks requests without a command for environments that have none of their own.
+// TestNothingToRun checks requests without a command for environments without a command.
 func TestNothingToRun(t *testing.T) {
 	p := withWorkspaces(t)
 	small := serveSmallImage(t)

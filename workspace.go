@@ -26,8 +26,8 @@ const (
 	StateDamaged = WorkspaceState(workspace.Damaged) // some of its files are missing; it can only be deleted
 )
 
-// Workspace describes a workspace at the time of the call that returned it. It is also a handle,
-// whose methods operate on the workspace.
+// Workspace describes a workspace at the time of the call that returned it. It is also a handle:
+// its methods operate on the workspace.
 type Workspace struct {
 	WorkspaceID string            `json:"workspace_id"`
 	Name        string            `json:"name"`   // for people; empty if there is none
@@ -283,9 +283,10 @@ func (r UpdateWorkspaceRequest) check() error {
 
 // UpdateWorkspace changes the name, the labels and the settings of a workspace. A running workspace
 // gets the new time to live and the new network policy at once. Open connections and published
-// ports that the policy refuses are closed. Processors and memory change at the next start, also a
-// network if the machine has none. A paused workspace keeps these until it is stopped and started.
-// Workspace.AppliesAtNextStart names the settings that wait.
+// ports that the policy refuses are closed. Processors and memory change at the next start. If the
+// machine has no network, a new network policy also applies at the next start. A paused workspace
+// keeps the old settings until it is stopped and started. Workspace.AppliesAtNextStart names the
+// settings that do not apply yet.
 func (p *Pyro) UpdateWorkspace(ctx context.Context, req UpdateWorkspaceRequest) (*Workspace, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err

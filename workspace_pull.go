@@ -50,8 +50,8 @@ type WorkspacePull struct {
 type PulledChange = pull.Change
 
 // PullWorkspaceSync brings the changes of a running workspace back into a folder of the host: what
-// was added, modified or deleted since the baseline. Everything else in the folder stays as it is,
-// and so do all folders named .git. A pull happens completely or not at all, also if the process is
+// was added, modified or deleted since the baseline. Everything else in the folder stays unchanged,
+// including all folders named .git. A pull happens completely or not at all, even if the process is
 // killed. A file that is replaced is never missing.
 //
 // A change is a conflict if the host no longer has the entry of the baseline, unless it already has

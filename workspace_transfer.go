@@ -116,10 +116,10 @@ type WorkspaceExport struct {
 	Deleted      []string     `json:"deleted"`       // paths that were deleted, or would be, relative to OutputPath.
 }
 
-// ExportWorkspace copies a file or a folder from a running workspace to the host, completely or not
-// at all, also if the process is killed. It writes nothing outside of OutputPath, even if the
-// machine is hostile, and follows no links. The copied files belong to the caller and have no
-// set-id bits.
+// ExportWorkspace copies a file or a folder from a running workspace to the host. It copies
+// everything or nothing, even if the process is killed. It writes nothing outside of OutputPath,
+// even if the machine is hostile, and follows no links. The copied files belong to the caller and
+// have no set-id bits.
 //
 // In an existing folder, ExportWorkspace adds and replaces files, but leaves out .git. If Delete is
 // set, it also deletes files, except .git and files that git ignores. If only one of the old and

@@ -23,8 +23,8 @@ import (
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
 )
 
-// serve measures the HTTP API of pyro serve. The floor of each figure is the host agent over gRPC,
-// with a sandbox of its own.
+// serve measures the HTTP API of pyro serve. The floor of each figure is a gRPC call of the host
+// agent, with a separate sandbox.
 func (b *bench) serve() error {
 	return b.onWorkspaces(func(w *workspaces) []step {
 		kinds := w.hostKinds()
@@ -38,7 +38,7 @@ type apiServer struct {
 	url, key string
 }
 
-// startServer starts pyro serve with a state folder of its own, and with more flags.
+// startServer starts pyro serve with its own state folder and additional flags.
 func startServer(ctx context.Context, state string, level pyro.Isolation, flags ...string) (*apiServer, error) {
 	keyFile := filepath.Join(state, "api-key")
 	s := &apiServer{cmd: exec.CommandContext(ctx, "bin/pyro", append([]string{"serve", "--listen", "127.0.0.1:0", "--network-policy", "off", "--log-level", "error", "--api-key-file", keyFile}, flags...)...)}

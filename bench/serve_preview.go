@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// guestServer is a web server for Python. It sends as many bytes as the path says, and takes what a
-// client sends.
+// guestServer is a web server for Python. It sends the number of bytes in the path, and discards
+// the data that a client sends.
 const guestServer = `
 import http.server
 class Handler(http.server.BaseHTTPRequestHandler):

@@ -100,8 +100,8 @@ func enterFolder(folder string) error {
 	return sandboxsetup.PivotRoot(root)
 }
 
-// keepPrivileges drops all capabilities except the given ones. It does so for all threads and makes
-// it impossible to regain the dropped ones.
+// keepPrivileges drops all capabilities except the given ones. It applies to all threads, and the
+// dropped capabilities can't be regained.
 func keepPrivileges(capabilities ...int) error {
 	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 {
 		return os.NewSyscallError("prctl", errno)

@@ -30,7 +30,7 @@ import (
 const someTools = `cd / && tar -chf - $(ldd /bin/sh /bin/sleep /bin/cat /usr/bin/id | grep -o '/[^ :]*' | sed 's:^/::' | sort -u)`
 
 // serveImage creates an image with a few programs of Debian and two users. It serves the image from
-// a registry in this process, and returns the image's name. The program gets a cache of its own.
+// a registry in this process, and returns the image's name. The program gets its own cache.
 func (p *program) serveImage(config v1.Config) (image string) {
 	p.t.Helper()
 	tools := p.run(nil, "run", "-q", environment, "--", "sh", "-c", someTools)

@@ -22,7 +22,7 @@ import (
 // nohup or in the background of a script.
 var ignoring = []string{"env", "--ignore-signal=HUP,INT,TSTP"}
 
-// foreignFile opens a file that no program of pyro may have open.
+// foreignFile opens a file that no program of pyro may inherit.
 func foreignFile(t *testing.T) *os.File {
 	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "foreign"))

@@ -55,7 +55,7 @@ type pausing struct {
 	was  string // state of the workspace before the operation
 }
 
-// anew starts the program with a new word, after the machine was booted.
+// anew starts the program with a new word after a boot of the machine.
 func (v *pausing) anew() {
 	v.t.Helper()
 	v.word = rand.Text()

@@ -52,7 +52,8 @@ func Quote(word string) string {
 	return "'" + strings.ReplaceAll(fault.Printable(word), "'", `'\''`) + "'"
 }
 
-// Check refuses a server if not all hosts can represent it.
+// Check returns an Invalid error if the name or another text of the server is not valid for all
+// hosts.
 func (s Server) Check() error {
 	if !serverName.MatchString(s.Name) {
 		return fault.Newf(fault.Invalid, "the server's name is %q: it must be 1 to 64 letters, digits, - and _", s.Name)

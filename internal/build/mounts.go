@@ -134,8 +134,8 @@ func putFile(ctx context.Context, g *guest, target string, mode int64, who clien
 	return err
 }
 
-// cacheMount provides a folder that outlives the build. Builds at the same time have copies of
-// their own, and the last one to end is kept.
+// cacheMount provides a folder that outlives the build. Concurrent builds have their own copies.
+// The cache keeps the copy of the build that ends last.
 func (b *builder) cacheMount(m *instructions.Mount, target string) (mount, error) {
 	if m.From != "" {
 		return mount{}, unsupported("RUN --mount=type=cache,from=%s", m.From)

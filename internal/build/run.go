@@ -101,8 +101,8 @@ func failure(exit program.Exit, command string) error {
 	return fault.New(fault.Precondition, "run", command, "%s", how)
 }
 
-// commandOf returns the command of a RUN instruction. If the instruction contains a script with an
-// interpreter of its own, text is the script, and the command is its path.
+// commandOf returns the command of a RUN instruction. If the instruction contains a script with its
+// own interpreter, text is the script, and the command is the path of the script.
 func commandOf(s *state, c *instructions.RunCommand) (argv []string, text string, err error) {
 	argv = c.CmdLine
 	if len(c.Files) > 0 {

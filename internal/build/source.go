@@ -112,7 +112,8 @@ func (s *source) find(pattern string) ([]string, error) {
 	return found, nil
 }
 
-// match returns the entries of a folder that match a pattern. A path that is no folder has none.
+// match returns the entries of a folder that match a pattern. If dir is not a folder, nothing
+// matches.
 func (s *source) match(dir, pattern string) ([]string, error) {
 	if !strings.ContainsAny(pattern, `*?[\`) {
 		return []string{path.Join(dir, pattern)}, nil

@@ -154,7 +154,7 @@ func textsOf(contents []instructions.SourceContent) []text {
 	return all
 }
 
-// checkAdd returns an error for what only ADD can do and pyro does not.
+// checkAdd returns an Unsupported error if an ADD instruction has a URL as its source.
 func checkAdd(c *instructions.AddCommand) error {
 	for _, from := range c.SourcePaths {
 		if strings.Contains(from, "://") || strings.HasPrefix(from, "git@") {
@@ -164,7 +164,7 @@ func checkAdd(c *instructions.AddCommand) error {
 	return nil
 }
 
-// workdir sets the working directory, and makes it if it is missing.
+// workdir sets the working directory, and creates it if it is missing.
 func (b *builder) workdir(ctx context.Context, st *stage, name string) (cached bool, err error) {
 	s := st.state
 	if !path.IsAbs(name) {
@@ -237,8 +237,8 @@ func (b *builder) runCached(ctx context.Context, st *stage, c *instructions.RunC
 	})
 }
 
-// layer adds the layer of a step to a stage. If the layer is not known by its key, the function
-// produce makes it.
+// layer adds the layer of a step to a stage. If there is no layer for the key, it calls produce to
+// create the layer.
 func (b *builder) layer(ctx context.Context, st *stage, key string, produce func(context.Context) (string, error)) (cached bool, err error) {
 	if !b.NoCache {
 		if layer, known := b.layers.Step(key); known {

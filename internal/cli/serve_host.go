@@ -60,7 +60,7 @@ func (s *serveCommand) host(ctx context.Context, d dirs.Dirs) (h control.Host, e
 func hostKeyFile(d dirs.Dirs) string { return filepath.Join(d.Host(), "key") }
 
 // hostKey returns the random text that identifies a state folder in the database. The first call
-// makes it.
+// creates it.
 func hostKey(d dirs.Dirs) (string, error) {
 	text, err := os.ReadFile(hostKeyFile(d))
 	key := strings.TrimSpace(string(text))

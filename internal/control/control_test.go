@@ -180,8 +180,8 @@ func TestHostFails(t *testing.T) {
 	})
 }
 
-// stopAt blocks the first operation that reaches the given call of the host for ever, as if the
-// process was killed. stopped is then closed.
+// stopAt blocks the first operation that reaches the given call of the host, as if the process was
+// killed. stopped is then closed.
 func (w *world) stopAt(call string, done bool) (stopped <-chan struct{}) {
 	there := make(chan struct{})
 	var once sync.Once
@@ -210,8 +210,8 @@ func (w *world) operate(call, id string) error {
 	return w.DeleteSandbox(ctx, w.by, id)
 }
 
-// TestStoppedAtEachStep blocks an operation for ever, before or after its call to the host. Another
-// control plane must then finish the operation.
+// TestStoppedAtEachStep blocks an operation before or after its call to the host, as if the process
+// was killed. Another control plane must then finish the operation.
 func TestStoppedAtEachStep(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		for _, done := range []bool{false, true} {

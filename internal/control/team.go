@@ -26,7 +26,7 @@ func (c *Control) Operator(ctx context.Context, by Actor) (bool, error) {
 	return err == nil && m.Role == store.RoleOwner, err
 }
 
-// needOperator fails with Permission if an actor is no operator.
+// needOperator fails with Permission if an actor is not an operator.
 func (c *Control) needOperator(ctx context.Context, by Actor) error {
 	ok, err := c.Operator(ctx, by)
 	if err == nil && !ok {
@@ -61,7 +61,7 @@ func (c *Control) TeamsOf(ctx context.Context, by Actor) ([]Membership, error) {
 	return all, nil
 }
 
-// CreateTeam creates a team of an operator, who becomes its owner.
+// CreateTeam creates a team. The actor must be an operator, and becomes the owner of the team.
 func (c *Control) CreateTeam(ctx context.Context, by Actor, name string) (Membership, error) {
 	t := store.Team{ID: store.NewID(store.TeamPrefix), Name: name, CreatedAt: c.clock().UTC()}
 	t.Slug = slug(name, t.ID)
@@ -108,7 +108,8 @@ func (c *Control) RenameTeam(ctx context.Context, by Actor, name string) error {
 }
 
 // DeleteTeam deletes the team for which an actor acts, with its keys and its audit log. The audit
-// log of the first team records that. Precondition: it has sandboxes, or it is the first team.
+// log of the first team records the deletion. Precondition: it has sandboxes, or it is the first
+// team.
 func (c *Control) DeleteTeam(ctx context.Context, by Actor) error {
 	err := c.store.RemoveTeam(ctx, by.TeamID)
 	team := by.TeamID
@@ -148,7 +149,7 @@ func (c *Control) use(ctx context.Context, t store.Team) (TeamUse, error) {
 	return TeamUse{t, u}, err
 }
 
-// SetQuota sets the quota of any team. Permission: the actor is no operator.
+// SetQuota sets the quota of any team. Permission: the actor is not an operator.
 func (c *Control) SetQuota(ctx context.Context, by Actor, team string, q store.Quota) (TeamUse, error) {
 	err := c.needOperator(ctx, by)
 	if err == nil {
@@ -162,7 +163,7 @@ func (c *Control) SetQuota(ctx context.Context, by Actor, team string, q store.Q
 	return c.Quota(ctx, by)
 }
 
-// AllTeams returns all teams with their use, the oldest first. Permission: the actor is no
+// AllTeams returns all teams with their use, the oldest first. Permission: the actor is not an
 // operator.
 func (c *Control) AllTeams(ctx context.Context, by Actor) ([]TeamUse, error) {
 	if err := c.needOperator(ctx, by); err != nil {

@@ -19,13 +19,13 @@ import (
 // MinimalTemplate is the template that every host has.
 const MinimalTemplate = "minimal"
 
-// templateTimeout is the maximum time to make a template. The work continues when the client has
-// gone, because the sandbox may no longer exist.
+// templateTimeout is the maximum time to make a template. The work continues after the client has
+// disconnected, because the sandbox may no longer exist.
 const templateTimeout = 15 * time.Minute
 
 var templateName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// Errors of requests for templates, which have the kind Exists.
+// Causes of errors of the kind Exists in requests for templates.
 var (
 	ErrNameTaken    = store.ErrNameTaken
 	ErrNameReserved = errors.New("the name is reserved")
@@ -40,8 +40,8 @@ type NewTemplate struct {
 }
 
 // CreateTemplate turns a sandbox into a template of the actor's team. The sandbox then no longer
-// exists. Precondition: the sandbox is neither running nor paused. Exists: the name. If the host
-// does not answer, Reconcile finishes the request.
+// exists. Precondition: the sandbox is neither running nor paused. Exists: the name is taken. If
+// the host does not answer, Reconcile finishes the request.
 func (c *Control) CreateTemplate(ctx context.Context, by Actor, req NewTemplate) (t store.Template, err error) {
 	ctx, span := tracing.Begin(ctx, "create template", "sandbox", req.SandboxID)
 	defer func() {
@@ -100,7 +100,7 @@ func checkTemplateName(name string) error {
 	return nil
 }
 
-// makeTemplate lets a host make a recorded template. If the host refuses, makeTemplate removes the
+// makeTemplate makes a recorded template on its host. If the host refuses, makeTemplate removes the
 // record. The caller must hold the lock of the sandbox.
 func (c *Control) makeTemplate(ctx context.Context, h Host, t store.Template) (store.Template, error) {
 	var err error
@@ -133,8 +133,9 @@ func (c *Control) makeTemplate(ctx context.Context, h Host, t store.Template) (s
 	return t, err
 }
 
-// DeleteTemplate deletes a template of the actor's team. Permission: it belongs to the hosts.
-// Precondition: a sandbox uses it. If the host does not answer, Reconcile deletes it later.
+// DeleteTemplate deletes a template of the actor's team. Permission: the template belongs to the
+// hosts. Precondition: a sandbox uses the template. If the host does not answer, Reconcile deletes
+// it later.
 func (c *Control) DeleteTemplate(ctx context.Context, by Actor, name string) (err error) {
 	ctx, span := tracing.Begin(ctx, "delete template")
 	defer func() {
@@ -183,8 +184,8 @@ func (c *Control) removeTemplate(ctx context.Context, h Host, t store.Template) 
 	return c.store.ForgetTemplate(ctx, t.ID)
 }
 
-// removeReplaced removes the templates that a new one has replaced and that no sandbox uses. After
-// an error, the follower of the host or Reconcile tries again.
+// removeReplaced removes templates that were replaced by new templates and that no sandbox uses.
+// After an error, the follower of the host or Reconcile tries again.
 func (c *Control) removeReplaced(ctx context.Context, host string, h Host) {
 	if err := c.reconcileTemplates(ctx, host, h); err != nil {
 		c.log.Warn("remove the template that was replaced", "error", err)
@@ -242,8 +243,9 @@ func (c *Control) reconcileTemplate(ctx context.Context, h Host, t store.Templat
 	return err
 }
 
-// applyTemplate completes a new sandbox if the team has a template with this name. A template with
-// processes fixes the size of the machine, and every template fixes the size of the disk.
+// applyTemplate sets fields of a new sandbox if its template belongs to the team. Every template
+// determines the size of the disk. A template with processes also determines the size of the
+// machine.
 func (c *Control) applyTemplate(ctx context.Context, b *store.Sandbox) error {
 	t, err := c.store.Template(ctx, b.TeamID, b.Template)
 	if fault.KindOf(err) == fault.NotFound {
@@ -259,7 +261,7 @@ func (c *Control) applyTemplate(ctx context.Context, b *store.Sandbox) error {
 	return nil
 }
 
-// teamOf returns the team of a sandbox's template as its host knows it.
+// teamOf returns the team of a sandbox's template in the format of host agents.
 func teamOf(b store.Sandbox) string {
 	if b.TemplateID == "" {
 		return ""

@@ -82,8 +82,8 @@ func TestTemplateLife(t *testing.T) {
 	})
 }
 
-// TestTemplateStoppedAtEachStep blocks requests for templates for ever, before or after their calls
-// to the host. Another control plane must then finish the requests.
+// TestTemplateStoppedAtEachStep blocks requests for templates before or after their calls to the
+// host, as if the process was killed. Another control plane must then finish the requests.
 func TestTemplateStoppedAtEachStep(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx := context.WithoutCancel(t.Context())

@@ -7,14 +7,14 @@ import (
 	"github.com/pyro-mcp/pyro/internal/control/store"
 )
 
-// Use returns the use of the actor's team in n intervals up to now.
+// Use returns the resource use of the actor's team in the last n intervals.
 func (c *Control) Use(ctx context.Context, by Actor, every time.Duration, n int) (samples store.Samples, now time.Time, err error) {
 	now = c.clock().UTC()
 	samples, err = c.store.Samples(ctx, by.TeamID, now.Add(time.Microsecond), every, n)
 	return samples, now, err
 }
 
-// Days returns the use of the actor's team on each day from one day to another.
+// Days returns the resource use of the actor's team on each day between two days.
 func (c *Control) Days(ctx context.Context, by Actor, from, to time.Time) ([]store.Day, error) {
 	return c.store.Days(ctx, by.TeamID, from, to, c.clock().UTC())
 }

@@ -17,7 +17,7 @@ func (c *Control) RenameUser(ctx context.Context, by Actor, name string) error {
 }
 
 // ChangePassword changes the password of the actor, and ends their sessions. A user without a
-// password does not need to send the current password. ErrWrongPassword: the present password is
+// password does not need to send the current password. ErrWrongPassword: the current password is
 // wrong.
 func (c *Control) ChangePassword(ctx context.Context, by Actor, present, next secret.Value) (err error) {
 	defer func() { c.audit(ctx, by, actPassword, onUser, by.ID, err) }()
@@ -35,9 +35,9 @@ func (c *Control) ChangePassword(ctx context.Context, by Actor, present, next se
 	return c.store.SetPassword(ctx, u.ID, hash)
 }
 
-// DeleteUser deletes the actor, with teams that have no other member. confirmation must be the
-// email of the actor. ErrOwnsTeam: they are the only owner of a team with other members.
-// Precondition: a team of theirs that has no other member has sandboxes, or is the first team.
+// DeleteUser deletes the actor, and teams without other members. confirmation must be the email of
+// the actor. ErrOwnsTeam: the actor is the only owner of a team with other members. Precondition: a
+// team to delete has sandboxes or is the first team.
 func (c *Control) DeleteUser(ctx context.Context, by Actor, confirmation string) (err error) {
 	audited := by
 	defer func() { c.audit(ctx, audited, actDelete, onUser, by.ID, err) }()

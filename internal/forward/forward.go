@@ -131,7 +131,7 @@ func (p *Port) serve(client *net.TCPConn) {
 	sending.Wait()
 }
 
-// send copies the client's data, and ends the connection when the client has gone.
+// send copies the client's data, and ends the connection when the client disconnects.
 func send(target net.Conn, client *net.TCPConn) {
 	_, err := io.Copy(target, client)
 	half, ok := target.(interface{ CloseWrite() error })

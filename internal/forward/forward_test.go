@@ -83,8 +83,8 @@ func TestForward(t *testing.T) {
 	clients.Wait()
 }
 
-// TestAnswerBeforeTheEnd checks that a client gets the whole answer of a server that does not read
-// everything that the client sends.
+// TestAnswerBeforeTheEnd checks that a client gets the whole answer, even if the server does not
+// read all data of the client.
 func TestAnswerBeforeTheEnd(t *testing.T) {
 	p := open(t, server(t, func(c *net.TCPConn) {
 		io.ReadFull(c, make([]byte, 10))
@@ -173,8 +173,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestClientGoes checks that the connection to the server ends after the client has gone, even if
-// the server keeps it open.
+// TestClientGoes checks that the connection to the server ends after the client disconnects, even
+// if the server keeps it open.
 func TestClientGoes(t *testing.T) {
 	ended := make(chan struct{})
 	p := open(t, server(t, func(c *net.TCPConn) {

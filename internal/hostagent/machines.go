@@ -59,7 +59,7 @@ type Machines interface {
 	// DeleteTemplate removes a template.
 	DeleteTemplate(ctx context.Context, id string) error
 	// Connect connects to a running machine. It fails with Precondition if the machine has ended
-	// and will not run again by itself.
+	// and nothing will restart it.
 	Connect(ctx context.Context, id string) (Machine, error)
 	// DialPort connects to a TCP port on a loopback address of a machine. ctx limits only the
 	// dialing. It fails with Unavailable if no program listens on the port.

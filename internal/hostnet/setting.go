@@ -61,7 +61,7 @@ func (h Host) byURL(tool, name string, from source, separators string, variables
 }
 
 // url adds the egress rule of a URL to the setting. It returns the URL without user and password,
-// and whether there were any. Words that are no URLs, such as direct, stay as they are.
+// and whether there were any. Words that are not URLs, such as direct, stay unchanged.
 func (h Host) url(s *Setting, text string) (plain string, hidden bool) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {

@@ -112,10 +112,10 @@ const (
 	PartAgent       = "the guest agent of this pyro"
 )
 
-// Readiness describes what a start of a machine would find.
+// Readiness reports whether the files for a start of a machine exist.
 type Readiness struct {
-	// Missing is a sentence that says what a start would first have to make, and why. It is empty
-	// if nothing is missing. The start is then fast.
+	// Missing is a sentence with the files that a start would first have to make, and the reason.
+	// It is empty if nothing is missing. The start is then fast.
 	Missing string
 	// Damaged means that the file or image that Missing names exists, but its content has changed
 	// since it was made.

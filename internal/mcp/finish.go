@@ -88,8 +88,9 @@ func (s *stdio) finish() {
 	s.await(endTimeout)
 }
 
-// await waits until all calls are answered or the client has gone. It returns false if neither
-// happens within the given time. Questions to the client fail, because it cannot answer them.
+// await waits until all calls are answered or the client has disconnected. It returns false if
+// neither happens within the given time. Questions to the client fail, because it cannot answer
+// them.
 func (s *stdio) await(patience time.Duration) bool {
 	reading, stop := socket.WhileRead(context.Background(), s.answers.WriteCloser, patience)
 	defer stop()

@@ -77,7 +77,7 @@ func toolCalls[Req, Res any](o Operation, do Function[Req, Res]) Operation {
 }
 
 // toolAdapts returns the operation with a function for its tool that calls the function of the
-// operation. The function adapt makes it.
+// operation. The function adapt creates it.
 func toolAdapts[ToolReq, ToolRes, Req, Res any](o Operation, adapt func(Function[Req, Res]) Function[ToolReq, ToolRes]) Operation {
 	do := o.do.(bound[Req, Res])
 	o.Tool.do = adapted[ToolReq, ToolRes, Req, Res]{bound[ToolReq, ToolRes]{adapt(do.do)}, adapt}
@@ -123,7 +123,8 @@ func (b bound[Req, Res]) method(o Operation, p *pyro.Pyro) rpc.Method {
 	return m.Notifying(notes)
 }
 
-// adapted is a call whose function adapt calls the function of another call.
+// adapted is a call that wraps another call: its function adapt calls the function of the other
+// call.
 type adapted[ToolReq, ToolRes, Req, Res any] struct {
 	bound[ToolReq, ToolRes]
 	adapt func(Function[Req, Res]) Function[ToolReq, ToolRes]

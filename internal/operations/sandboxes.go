@@ -32,7 +32,7 @@ type NewSandbox struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 }
 
-// ForkSandbox describes copies of a sandbox. Sandboxes.Fork makes one, and ignores Count.
+// ForkSandbox describes copies of a sandbox. Sandboxes.Fork creates one fork, and ignores Count.
 type ForkSandbox struct {
 	WorkspaceID string            `json:"workspace_id"`
 	Snapshot    string            `json:"snapshot,omitempty"`
@@ -47,8 +47,8 @@ const sandboxInstructions = "Work on code in isolated machines of a server. work
 	"are done. Workspaces have no files of the user's computer. The next call on a paused workspace resumes it. Services run in the background, shells run interactive " +
 	"programs, snapshots save states to return to."
 
-// NewSandboxServer returns a server with the tools for sandboxes. Tools that use files of the
-// client's host, or machines that belong to nobody, are missing. The caller must Close the server.
+// NewSandboxServer returns a server with the tools for sandboxes. It has no tools that use files of
+// the client's host, or machines that do not belong to a team. The caller must Close the server.
 func NewSandboxServer(to Sandboxes) *Server {
 	return &Server{mcp.NewServer("pyro", pyro.Version(), sandboxInstructions, sandboxTools(to))}
 }

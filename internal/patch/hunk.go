@@ -69,8 +69,8 @@ func (p *parser) looksContinued() bool {
 	return !after.endsHunk() && sign(after.peek()) != 0
 }
 
-// readLonger reads the lines after a hunk that the counts end, if all of them look like hunk lines.
-// If another hunk follows them, the counts are wrong.
+// readLonger reads the lines after the end of a hunk according to its counts, if all of them look
+// like hunk lines. If another hunk follows them, the counts are wrong.
 func (p *parser) readLonger(k *hunk, start reader) {
 	longer := *p
 	longer.reader = start
@@ -86,7 +86,7 @@ func (p *parser) readLonger(k *hunk, start reader) {
 	k.longer = &hunk{line: k.line, header: k.header, start: k.start, newStart: k.newStart, body: body}
 }
 
-// finish counts the lines of a hunk.
+// finish sets the line counts of a hunk from its lines.
 func (k *hunk) finish(converted bool) error {
 	if k.longer != nil && k.longer.finish(converted) != nil {
 		k.longer = nil

@@ -53,8 +53,8 @@ func (h *header) both() string {
 	return now
 }
 
-// one returns the name of a file that only one side of the patch names. If the patch has a "diff
-// --git" line, that line shows the length of the prefix.
+// one returns the name of a file if the patch contains it on only one side. If the patch has a
+// "diff --git" line, that line shows the length of the prefix.
 func (h *header) one(name, prefix string) string {
 	switch {
 	case name == "" || name == devNull:

@@ -70,8 +70,8 @@ type State struct {
 }
 
 // Look checks which files the next start of such a machine will find. It does not create files,
-// boot a machine or download anything. The error says why this host can't start such a machine, or
-// that the environment can't exist.
+// boot a machine or download anything. It returns an error if this host can't start such a machine,
+// or if the environment can't exist.
 func Look(ctx context.Context, cfg Config, m Machine) (State, error) {
 	s := State{Environment: m.Environment, Network: m.Network, Status: Cold}
 	var root machine.Root

@@ -1,6 +1,6 @@
 // Package preview shows the web servers of sandboxes to browsers.
 //
-// A port of a sandbox has a host name of its own, {port}-{id}.localhost or {port}-{id}.DOMAIN. So
+// Each port of a sandbox has its own host name, {port}-{id}.localhost or {port}-{id}.DOMAIN. So
 // browsers isolate it from the page of pyro and from other ports. A [Handler] checks the sender of
 // a request, and forwards it over a connection of the control plane. The sandbox is hostile: it
 // gets no cookie, key or token of pyro, and can't set cookies or policies for other hosts.
@@ -26,8 +26,8 @@ const Local = "localhost"
 // maxLabel is the maximum length of a label of a host name.
 const maxLabel = 63
 
-// ParseHost returns the port that a Host header names. ok is false if it is not the host of a
-// preview in one of the domains, which are in lower case.
+// ParseHost returns the port in a Host header. ok is false if the header is not the host of a
+// preview in one of the domains. The domains must be in lower case.
 func ParseHost(host string, domains []string) (p Port, ok bool) {
 	name := host
 	if h, port, err := net.SplitHostPort(host); err == nil {

@@ -101,7 +101,7 @@ func (f *LogFile) openOld() error {
 	return nil
 }
 
-// RestoreLogFile creates a log with the bytes that another log kept. gone is the number of bytes
+// RestoreLogFile creates a log with the stored bytes of another log. gone is the number of bytes
 // before them. It replaces an existing log.
 func RestoreLogFile(path string, limit, gone int64, kept []byte) (*LogFile, error) {
 	f, err := CreateLogFile(path, limit)

@@ -20,8 +20,8 @@ import (
 // typedState tracks earlier input of a session that affects the meaning of later input. It is
 // stored in a file in the session's folder. Only one server at a time changes it.
 //
-// The file has two slots, each with a number and a checksum. They are written alternately, so if a
-// server is killed, one of them is intact. The file is not replaced by renaming, because on many
+// The file has two slots, each with a number and a checksum. Servers write them alternately. So if
+// a server is killed, one of them is intact. The file is not replaced by renaming, because on many
 // file systems that flushes the file. Flushing takes longer than all other work for a key. Neither
 // slot contains forgotten input, such as a line that may be a password.
 type typedState struct {

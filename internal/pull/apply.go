@@ -10,8 +10,8 @@ import (
 )
 
 // WriteTar writes the operations of the plan as a tar archive for [volume.Volume.Change]. It reads
-// the files of the workspace. If a file does not have the size that it had when the plan was made,
-// the error has the kind Unavailable.
+// the files of the workspace. If the size of a file has changed since the plan was made, the error
+// has the kind Unavailable.
 func (p *Plan) WriteTar(ctx context.Context, to io.Writer) error {
 	w := tar.NewWriter(to)
 	for i := range p.operations {

@@ -52,7 +52,7 @@ func (f Folder) AppendEvent(s Spec, e Event) {
 	f.reportLogError(err)
 }
 
-// AppendEvent is [Folder.AppendEvent] for a session.
+// AppendEvent calls [Folder.AppendEvent] for a session.
 func (m *Manager) AppendEvent(i Info, e Event) { i.Folder.AppendEvent(i.Spec, e) }
 
 // append adds to a log file with a single write, so that lines from several processes do not mix.

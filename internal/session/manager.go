@@ -195,8 +195,8 @@ func (m *Manager) List() ([]Info, error) {
 	return all, err
 }
 
-// list is List, but also returns folders that can't be read. Their sessions are being created, or
-// their files were damaged when the host crashed.
+// list is like List, but also returns folders that can't be read. Their sessions are being created,
+// or their files were damaged when the host crashed.
 func (m *Manager) list() (all []Info, unread []Folder, err error) {
 	used := map[string]int64{}
 	unread, err = m.each(func(info Info) {
@@ -270,7 +270,7 @@ func (i Info) LastActive() time.Time {
 // Close ends a session and removes its folder.
 func (m *Manager) Close(ctx context.Context, id string) error { return m.CloseFor(ctx, id, "") }
 
-// CloseFor is Close on behalf of a client. The session's log contains the name of the client.
+// CloseFor is like Close, on behalf of a client. The session's log contains the name of the client.
 func (m *Manager) CloseFor(ctx context.Context, id, client string) error {
 	info, err := m.Get(id)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AwaitHangup waits until the peer of a connection neither sends nor reads any more. A TCP peer
+// AwaitHangup waits until the peer of a connection has stopped sending and reading. A TCP peer
 // reports this by a reset. The caller must have read the end of the connection. AwaitHangup returns
 // at once when the connection is closed here, and when its read deadline has passed.
 func AwaitHangup(conn syscall.Conn) {

@@ -38,7 +38,8 @@ func contents(t *testing.T) map[string][]byte {
 	return all
 }
 
-// TestEach checks that the parts without holes give the content again, for every division of it.
+// TestEach splits content at every position, and checks that the parts without holes together are
+// the content.
 func TestEach(t *testing.T) {
 	for name, content := range contents(t) {
 		got, written := make([]byte, len(content)), 0

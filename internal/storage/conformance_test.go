@@ -275,8 +275,8 @@ func TestAForkOutlivesItsSource(t *testing.T) {
 	})
 }
 
-// TestForkOfCheckpointHasBaseline checks that a machine that continues from a checkpoint of another
-// workspace never writes to the baseline of its own workspace.
+// TestForkOfCheckpointHasBaseline resumes a machine from the checkpoint of another workspace. The
+// machine must never write to the baseline of its own workspace.
 func TestForkOfCheckpointHasBaseline(t *testing.T) {
 	both(t, func(t *testing.T, f Folder) {
 		d, err := f.Create(t.Context(), seedOf(few))

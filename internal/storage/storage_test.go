@@ -287,8 +287,8 @@ func TestIncompleteFolder(t *testing.T) {
 	files.Close()
 }
 
-// TestTreesShareWhatNeverChanges checks that baselines and snapshots share files with each other,
-// and that no folder that a machine writes to shares files with any other.
+// TestTreesShareWhatNeverChanges checks that baselines and snapshots share files with each other. A
+// folder that a machine writes to must not share files with other folders.
 func TestTreesShareWhatNeverChanges(t *testing.T) {
 	ctx := t.Context()
 	f := Folder{Path: filepath.Join(t.TempDir(), "one")}

@@ -268,8 +268,8 @@ func seenFromInside(n *machine.Network) *client.Network {
 	}
 }
 
-// causeOf returns the reason why the machine ended, or err if the machine still runs. The reason
-// says more than a later error.
+// causeOf returns the reason why the machine ended, or err if the machine still runs. The reason is
+// more precise than a later error.
 func (m *Machine) causeOf(err error) error {
 	select {
 	case <-m.machine.Done():

@@ -12,7 +12,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/tracing/tracingtest"
 )
 
-// TestSend checks what a collector gets, also if it is busy at first.
+// TestSend checks the spans that a collector receives, even if it is busy at first.
 func TestSend(t *testing.T) {
 	collector := tracingtest.New(t)
 	collector.Busy.Store(true)

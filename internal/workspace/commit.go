@@ -78,7 +78,8 @@ func (m *Manager) described(w store.Workspace, name string) (environment.Environ
 	return env, environment.Recipe{Config: config}
 }
 
-// frozen returns disks with the present files of a locked workspace, to which no machine writes.
+// frozen returns disks with the current files of a locked workspace. No machine writes to these
+// disks.
 func (m *Manager) frozen(ctx context.Context, id string) (store.Workspace, store.Disks, error) {
 	w, err := m.record(ctx, store.KindWorkspace, id)
 	if err != nil {

@@ -45,8 +45,8 @@ func (m *Manager) Pause(ctx context.Context, kind store.Kind, id string) (Worksp
 // silentPatience is how long a supervisor that no longer answers can take to end.
 const silentPatience = 10 * time.Second
 
-// pausedMeanwhile reports whether a supervisor that no longer answers has paused its machine. It
-// may have been at the end of a pause that a killed process had requested.
+// pausedMeanwhile reports whether a supervisor that no longer answers has paused its machine. A
+// process may have requested a pause before it was killed, and the pause may have just ended.
 func (m *Manager) pausedMeanwhile(ctx context.Context, kind store.Kind, id string) bool {
 	patient, cancel := context.WithTimeout(ctx, silentPatience)
 	defer cancel()

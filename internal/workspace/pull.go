@@ -49,7 +49,7 @@ const maxPulled = 1_000_000
 // Pull brings the changes of a running workspace since its baseline into a folder of the host. It
 // touches nothing else, and never a directory named .git. If the host has changed an entry too,
 // Resolve decides. By default Pull then changes nothing, and the error has the kind Precondition
-// and lists the conflicts. A pull is atomic, also if the process is killed.
+// and lists the conflicts. A pull is atomic, even if the process is killed.
 func (m *Manager) Pull(ctx context.Context, id string, o PullOptions) (Pulled, error) {
 	began := time.Now()
 	s, err := m.sides(ctx, id)

@@ -136,8 +136,8 @@ func leadsOut(below string) error {
 	return fault.New(fault.Permission, "find", Outside(below), "leads out of the workspace")
 }
 
-// openPushed opens the source of a push. A regular file that is not named like an archive is copied
-// as it is.
+// openPushed opens the source of a push. A regular file without the name of an archive is copied
+// unchanged.
 func openPushed(path string) (archive.Source, string, error) {
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && !archive.Named(path) {
 		return single{path}, "file", nil
@@ -146,7 +146,7 @@ func openPushed(path string) (archive.Source, string, error) {
 	return source, modeOf(path), err
 }
 
-// single is a file of the host that is copied as it is.
+// single is a file of the host that is copied unchanged.
 type single struct{ path string }
 
 func (s single) WriteTar(ctx context.Context, w io.Writer, policy archive.Policy) (archive.Summary, error) {

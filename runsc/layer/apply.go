@@ -16,7 +16,7 @@ import (
 // are the names in the archive without a "/" at the end, and "." is the root. A file on the way to
 // a name, such as a symbolic link, MUST NOT lead out of the tree.
 type Tree interface {
-	// Remove removes a file or folder and everything below it. It is no error if the name does not
+	// Remove removes a file or folder and everything below it. It succeeds if the name does not
 	// exist.
 	Remove(name string) error
 	// Folder creates a folder, unless the folder exists. If the name is another kind of file,

@@ -91,7 +91,7 @@ func openPort() (*port, error) {
 // opened again.
 type port struct{ device }
 
-// device has only some methods of a file. With the others, such as WriteTo, callers could bypass
+// device has only some methods of a file. With other methods, such as WriteTo, callers could bypass
 // port.Read.
 type device interface {
 	io.ReadWriteCloser

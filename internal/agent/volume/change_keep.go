@@ -29,8 +29,8 @@ func (c *change) keepReplaced(s *step, at location) error {
 }
 
 // linkReplaced creates a hard link to the old file, and reports whether the file system can do
-// that. gVisor refuses to link a file if the name that it had first was removed. It also can't read
-// such a symbolic link, so an undone change would damage the link.
+// that. gVisor refuses to link a file if its first name was removed. It also can't read such a
+// symbolic link, so an undone change would damage the link.
 func (c *change) linkReplaced(s *step, at location) (bool, error) {
 	if c.volume.fsKind == PassthroughFS {
 		st, err := lstatAt(at.dir, at.name)

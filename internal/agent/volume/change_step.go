@@ -33,7 +33,7 @@ type step struct {
 	expected *stat  // the entry to replace; nil if unknown, for example during recovery
 }
 
-// errModified means that an entry is no longer the one that was checked.
+// errModified means that an entry has changed since it was checked.
 const errModified = Conflict("it was modified during the change")
 
 // applySteps applies the steps. During recovery, live is false.

@@ -14,7 +14,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// withTeam opens a database twice, as two processes do with PostgreSQL, and adds a team.
+// withTeam opens a database twice, like two processes that share a PostgreSQL database, and adds a
+// team.
 func withTeam(t *testing.T, address string) (one, other *store.Store, team string) {
 	t.Helper()
 	one = storetest.Open(t, address)

@@ -63,7 +63,7 @@ func (s *Store) KeyByHash(ctx context.Context, hash string) (k Key, creator Role
 	return k, creator, s.fault(err)
 }
 
-// rowAnd is a row with one more column.
+// rowAnd is a row with an additional column.
 type rowAnd struct {
 	row
 	last any
@@ -95,7 +95,7 @@ func (s *Store) RemoveKey(ctx context.Context, team, id string) error {
 	})
 }
 
-// Session is a login of a user, who acts for one team.
+// Session is a login of a user. The user acts for one team.
 type Session struct {
 	Hash           string // SHA-256 of the cookie in hex
 	UserID, TeamID string
@@ -112,7 +112,7 @@ func scanSession(r row) (v Session, err error) {
 	return v, err
 }
 
-// AddSession adds a session, and removes those that have expired.
+// AddSession adds a session, and removes expired sessions.
 func (s *Store) AddSession(ctx context.Context, v Session) error {
 	return s.change(ctx, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, "DELETE FROM sessions WHERE expires_at <= $1", micros(v.CreatedAt)); err != nil {

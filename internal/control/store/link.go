@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// AddLoginLink adds a link for one login of a user, and removes links that have expired.
-// hash is the SHA-256 of its token in hex.
+// AddLoginLink adds a login link of a user, and removes expired links. hash is the SHA-256 of the
+// link's token in hex.
 func (s *Store) AddLoginLink(ctx context.Context, hash, user string, now, expires time.Time) error {
 	return s.change(ctx, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, "DELETE FROM login_links WHERE expires_at <= $1", micros(now)); err != nil {
@@ -18,8 +18,8 @@ func (s *Store) AddLoginLink(ctx context.Context, hash, user string, now, expire
 	})
 }
 
-// UseLoginLink removes a login link and returns its user. Only one of several callers can use a
-// link. NotFound: there is no such link, or it has expired.
+// UseLoginLink removes a login link and returns its user. If several callers use a link at once,
+// only one of them succeeds. NotFound: there is no such link, or it has expired.
 func (s *Store) UseLoginLink(ctx context.Context, hash string, now time.Time) (user string, err error) {
 	err = s.change(ctx, func(tx *sql.Tx) error {
 		user, err = find(ctx, tx, "login link", "", scanText, "DELETE FROM login_links WHERE hash = $1 AND expires_at > $2 RETURNING user_id", hash, micros(now))

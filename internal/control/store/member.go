@@ -12,7 +12,7 @@ import (
 // Role determines the permissions of a member.
 type Role string
 
-// The roles, the most powerful first. Each may do everything that the next may do.
+// The roles, the most powerful first. Each role includes the permissions of the next role.
 const (
 	RoleOwner  Role = "owner"  // adds and removes owners, and deletes the team
 	RoleAdmin  Role = "admin"  // changes members, keys and quotas
@@ -23,7 +23,7 @@ const (
 // Roles are all roles, the most powerful first.
 var Roles = []Role{RoleOwner, RoleAdmin, RoleMember, RoleViewer}
 
-// Includes reports whether r may do everything that other may do.
+// Includes reports whether r has all permissions of other.
 func (r Role) Includes(other Role) bool {
 	mine, its := slices.Index(Roles, r), slices.Index(Roles, other)
 	return mine >= 0 && mine <= its
@@ -58,7 +58,7 @@ func (s *Store) Memberships(ctx context.Context, user string) ([]Member, error) 
 	return all, s.fault(err)
 }
 
-// Member returns a member of a team. NotFound: the user is no member.
+// Member returns a member of a team. NotFound: the user is not a member.
 func (s *Store) Member(ctx context.Context, team, user string) (Member, error) {
 	m, err := member(ctx, s.read, team, user)
 	return m, s.fault(err)
@@ -69,7 +69,8 @@ func member(ctx context.Context, from querier, team, user string) (Member, error
 }
 
 // AddMember adds a user to a team. by is the role of the member who adds the user. NotFound: there
-// is no such team or user. Exists: the user is a member. Permission: only an owner can add owners.
+// is no such team or user. Exists: the user is already a member. Permission: only an owner can add
+// owners.
 func (s *Store) AddMember(ctx context.Context, team, user string, role, by Role, now time.Time) error {
 	return s.change(ctx, func(tx *sql.Tx) error {
 		if err := lockTeam(ctx, tx, team); err != nil {
@@ -114,7 +115,7 @@ func (s *Store) Invite(ctx context.Context, team string, u User, role, by Role, 
 	})
 }
 
-// ownersOnly fails with Permission if a role is owner and the role by is not.
+// ownersOnly fails with Permission if one of the roles is owner, but by is not.
 func ownersOnly(by Role, roles ...Role) error {
 	if by != RoleOwner && slices.Contains(roles, RoleOwner) {
 		return fault.Newf(fault.Permission, "only an owner can add, change or remove owners")
@@ -122,9 +123,8 @@ func ownersOnly(by Role, roles ...Role) error {
 	return nil
 }
 
-// SetRole changes the role of a member. by is the role of the member who does it. NotFound: the
-// user is no member. Permission: only an owner can change owners. Precondition: the team would have
-// no owner.
+// SetRole changes the role of a member. by is the role of the caller. NotFound: the user is not a
+// member. Permission: only an owner can change owners. Precondition: the team would have no owner.
 func (s *Store) SetRole(ctx context.Context, team, user string, role, by Role) error {
 	return s.change(ctx, func(tx *sql.Tx) error {
 		if err := lockTeam(ctx, tx, team); err != nil {
@@ -157,9 +157,9 @@ func needOwner(ctx context.Context, tx *sql.Tx, team string) error {
 	return err
 }
 
-// RemoveMember removes a user from a team, with the sessions and keys that the user has there. by
-// is the role of the member who does it. Permission: only an owner can remove owners. Precondition:
-// the team would have no owner.
+// RemoveMember removes a user from a team, with the user's sessions and keys for this team. by is
+// the role of the caller. Permission: only an owner can remove owners. Precondition: the team would
+// have no owner.
 func (s *Store) RemoveMember(ctx context.Context, team, user string, by Role) error {
 	return s.change(ctx, func(tx *sql.Tx) error {
 		if err := lockTeam(ctx, tx, team); err != nil {

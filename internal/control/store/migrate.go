@@ -19,8 +19,8 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrate upgrades the database to the current schema. Several control planes may migrate a
-// PostgreSQL database at once: a lock lets one of them work.
+// migrate upgrades the database to the current schema. It takes a lock, so that several control
+// planes can call it at once for a PostgreSQL database.
 func (s *Store) migrate(ctx context.Context) error {
 	steps, err := fs.Sub(migrations, "migrations")
 	if err != nil {

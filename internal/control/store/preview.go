@@ -9,7 +9,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/secret"
 )
 
-// PreviewPort has the settings of a port of a sandbox that browsers can open.
+// PreviewPort contains the preview settings of a port of a sandbox.
 type PreviewPort struct {
 	SandboxID string
 	Port      int
@@ -66,13 +66,13 @@ func (s *Store) LinkKey(ctx context.Context, sandbox string, port int, key secre
 	return p, err
 }
 
-// RemovePreviewPort removes the settings of a port, so that it is private and its links end. It is
-// idempotent.
+// RemovePreviewPort removes the settings of a port. The port is then private, and its links are
+// invalid. Idempotent.
 func (s *Store) RemovePreviewPort(ctx context.Context, sandbox string, port int) error {
 	return s.exec(ctx, "DELETE FROM preview_ports WHERE sandbox_id = $1 AND port = $2", sandbox, port)
 }
 
-// PreviewLogin lets the user of a session open a port. It ends with the session.
+// PreviewLogin allows the user of a session to open a port, until the session ends.
 type PreviewLogin struct {
 	Hash      string // SHA-256 of the token or of the cookie in hex
 	Session   string // the hash of the session
@@ -81,8 +81,8 @@ type PreviewLogin struct {
 	ExpiresAt time.Time
 }
 
-// AddPreviewLogin adds a login whose token can be exchanged for a cookie once. It also removes the
-// logins that have expired. Precondition: the session or the sandbox is gone.
+// AddPreviewLogin adds a login. Its token can be exchanged for a cookie once. AddPreviewLogin also
+// removes expired logins. Precondition: the session or the sandbox no longer exists.
 func (s *Store) AddPreviewLogin(ctx context.Context, l PreviewLogin, now time.Time) error {
 	return s.change(ctx, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, "DELETE FROM preview_logins WHERE expires_at <= $1", micros(now)); err != nil {
@@ -102,7 +102,7 @@ func (s *Store) ExchangePreviewLogin(ctx context.Context, token string, cookie P
 		cookie.Hash, micros(cookie.ExpiresAt), token, cookie.SandboxID, cookie.Port, micros(now))
 }
 
-// PreviewSession returns the hash of the session to which a preview's cookie belongs. NotFound: the
+// PreviewSession returns the hash of the session that a preview's cookie belongs to. NotFound: the
 // cookie has expired, is for another port, or its session has ended.
 func (s *Store) PreviewSession(ctx context.Context, cookie, sandbox string, port int, now time.Time) (session string, err error) {
 	session, err = find(ctx, s.read, "login", "", scanText,

@@ -12,8 +12,8 @@ import (
 // eventChannel is the channel of PostgreSQL on which processes notify each other of new events.
 const eventChannel = "pyro_events"
 
-// readers wakes the readers of events. A reader gets no events from it, only a wake-up, and reads
-// the table. So slow readers need no memory.
+// readers wakes the readers of events. After a wake-up, a reader gets the events from the table. So
+// slow readers need no memory.
 type readers struct {
 	mu      sync.Mutex
 	byTeam  map[string]map[chan struct{}]struct{}
@@ -24,7 +24,7 @@ type readers struct {
 	ended  chan struct{} // of the goroutine that listens
 }
 
-// changed records that a transaction adds an event.
+// changed records that a transaction adds an event of a team.
 func (r *readers) changed(tx *sql.Tx, team string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -34,7 +34,8 @@ func (r *readers) changed(tx *sql.Tx, team string) {
 	r.pending[tx] = append(r.pending[tx], team)
 }
 
-// end forgets a transaction. If it was committed, end wakes the readers of its events.
+// end removes the record of a transaction. If the transaction was committed, end wakes the readers
+// of its events.
 func (r *readers) end(tx *sql.Tx, committed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,7 +70,7 @@ func (r *readers) wakeAll() {
 	}
 }
 
-// ReadEvents returns a channel that gets an element after a team has new events, also if another
+// ReadEvents returns a channel that receives a value when a team has new events, even if another
 // process has added them to a PostgreSQL database. The caller must call end.
 func (s *Store) ReadEvents(team string) (woken <-chan struct{}, end func()) {
 	r, c := &s.readers, make(chan struct{}, 1)
@@ -98,8 +99,8 @@ func (s *Store) ReadEvents(team string) (woken <-chan struct{}, end func()) {
 	}
 }
 
-// listen starts to receive the notifications of other processes. Without readers, there is no
-// connection for them. The caller holds r.mu.
+// listen starts to receive the notifications of other processes. While there are no readers, the
+// store keeps no connection for notifications. The caller holds r.mu.
 func (r *readers) listen() {
 	if r.config == nil {
 		return

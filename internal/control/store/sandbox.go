@@ -51,7 +51,7 @@ type Sandbox struct {
 	UpdatedAt time.Time
 }
 
-// keyTime is how long a key makes requests idempotent.
+// keyTime is the lifetime of an idempotency key.
 const keyTime = 24 * time.Hour
 
 // StatusPending is the status of a sandbox that its host has not created yet.
@@ -81,8 +81,8 @@ type NewSandbox struct {
 	Request string // a digest of the client's request
 }
 
-// AddSandbox adds the record of a sandbox before its host creates it. found reports whether the
-// returned record was made by an earlier request with the same key. Exhausted: a quota of the team.
+// AddSandbox adds the record of a sandbox before its host creates it. If an earlier request with
+// the same key has added the record, found is true. Exhausted: the team would exceed its quota.
 // Precondition: the key belongs to another request, or its sandbox was deleted.
 func (s *Store) AddSandbox(ctx context.Context, n NewSandbox) (b Sandbox, found bool, err error) {
 	metadata, err := json.Marshal(n.Metadata)
@@ -129,8 +129,8 @@ func created(b Sandbox) map[string]string {
 	return data
 }
 
-// earlier returns the sandbox of an earlier request with the same key. It removes the team's keys
-// that have expired.
+// earlier returns the sandbox of an earlier request with the same key. It also removes expired keys
+// of the team.
 func earlier(ctx context.Context, tx *sql.Tx, n NewSandbox) (b Sandbox, found bool, err error) {
 	if n.Key == "" {
 		return b, false, nil
@@ -160,8 +160,8 @@ type Used struct {
 	Sandboxes, VCPUs, MemoryMB, DiskMB, EgressMB int64
 }
 
-// Paused sandboxes use neither processors nor memory. A sandbox that a request is deleting still
-// counts until it is gone, and so does a template, which uses only disk.
+// Paused sandboxes use neither processors nor memory. A sandbox or template that is being deleted
+// counts until its host has removed it. Templates use only disk.
 const usedBy = `SELECT COUNT(*), COALESCE(SUM(CASE WHEN wanted = 'paused' THEN 0 ELSE vcpus END), 0),
 	COALESCE(SUM(CASE WHEN wanted = 'paused' THEN 0 ELSE memory_mb END), 0), COALESCE(SUM(disk_mb), 0) +
 	(SELECT COALESCE(SUM(disk_mb), 0) FROM templates WHERE team_id = $1 AND made = 1), COALESCE((SELECT bytes / 1048576 FROM egress WHERE team_id = $1 AND month = $2), 0)
@@ -177,7 +177,8 @@ func (s *Store) Used(ctx context.Context, team string, now time.Time) (Used, err
 	return u, s.fault(err)
 }
 
-// checkQuota fails with Exhausted if a team may not use more.
+// checkQuota fails with Exhausted if a team would exceed its quota with the additional resources
+// more.
 func checkQuota(ctx context.Context, tx *sql.Tx, more Used, team string, now time.Time) error {
 	t, err := find(ctx, tx, "team", team, scanTeam, "SELECT "+teamFields+" FROM teams WHERE id = $1", team)
 	if err != nil {
@@ -206,7 +207,8 @@ func checkQuota(ctx context.Context, tx *sql.Tx, more Used, team string, now tim
 	return nil
 }
 
-// Sandbox returns a sandbox of a team. NotFound: the team has none with this ID, or it is deleted.
+// Sandbox returns a sandbox of a team. NotFound: the team has no sandbox with this ID, or the
+// sandbox is deleted.
 func (s *Store) Sandbox(ctx context.Context, team, id string) (Sandbox, error) {
 	b, err := sandbox(ctx, s.read, team, id)
 	return b, s.fault(err)
@@ -216,8 +218,8 @@ func sandbox(ctx context.Context, from querier, team, id string) (Sandbox, error
 	return find(ctx, from, "sandbox", id, scanSandbox, "SELECT "+sandboxFields+" FROM sandboxes WHERE team_id = $1 AND id = $2 AND wanted <> $3", team, id, WantDeleted)
 }
 
-// Sandboxes returns the sandboxes of a team, the latest first. Sandboxes of the same time are in
-// the order of their IDs.
+// Sandboxes returns the sandboxes of a team, the latest first. Sandboxes with the same time are
+// sorted by ID.
 func (s *Store) Sandboxes(ctx context.Context, team string) ([]Sandbox, error) {
 	// The index has the order of the times, but not of the IDs. With both in ORDER BY, SQLite
 	// copies each row into a sorter, which makes lists of 1,000 rows about 10 % slower.
@@ -250,8 +252,8 @@ func (s *Store) Statuses(ctx context.Context) (map[string]int, error) {
 	return all, s.fault(err)
 }
 
-// Record returns the record of a sandbox of any team, also of a deleted one that its host may still
-// have.
+// Record returns the record of a sandbox of any team, even if the sandbox is deleted but its host
+// may still have it.
 func (s *Store) Record(ctx context.Context, id string) (Sandbox, error) {
 	b, err := record(ctx, s.read, id)
 	return b, s.fault(err)
@@ -261,8 +263,8 @@ func record(ctx context.Context, from querier, id string) (Sandbox, error) {
 	return find(ctx, from, "sandbox", id, scanSandbox, "SELECT "+sandboxFields+" FROM sandboxes WHERE id = $1", id)
 }
 
-// Want sets the wanted state of a sandbox. A deleted sandbox stays deleted: NotFound. If a sandbox
-// is deleted before its host has created it, its idempotency key can be used again.
+// Want sets the wanted state of a sandbox. NotFound: the sandbox is deleted. If a sandbox is
+// deleted before its host has created it, its idempotency key can be used again.
 func (s *Store) Want(ctx context.Context, team, id string, w Wanted, now time.Time) (b Sandbox, err error) {
 	err = s.change(ctx, func(tx *sql.Tx) (err error) {
 		if err := lockTeam(ctx, tx, team); err != nil {
@@ -280,7 +282,7 @@ func (s *Store) Want(ctx context.Context, team, id string, w Wanted, now time.Ti
 			if err := freeKey(ctx, tx, id); err != nil {
 				return err
 			}
-			// Nobody can find it any more.
+			// From now on, lists and searches do not return the sandbox.
 			if err := s.addEvent(ctx, tx, team, EventSandboxRemoved, id, nil); err != nil {
 				return err
 			}
@@ -292,8 +294,8 @@ func (s *Store) Want(ctx context.Context, team, id string, w Wanted, now time.Ti
 	return b, err
 }
 
-// Report records what the host of a sandbox reports. It also marks the sandbox as made. A sandbox
-// that was removed meanwhile is no error.
+// Report records the state that the host of a sandbox reports. It also marks the sandbox as made.
+// If the sandbox was removed, it does nothing.
 func (s *Store) Report(ctx context.Context, id, status string, started, active, now time.Time) error {
 	return s.changeRecord(ctx, id, func(tx *sql.Tx, b Sandbox) error {
 		if b.Status != status && b.Wanted != WantDeleted {
@@ -311,7 +313,7 @@ func (s *Store) Report(ctx context.Context, id, status string, started, active, 
 }
 
 // SetActive records the time of the last activity of a sandbox, if it is later than the recorded
-// one.
+// time.
 func (s *Store) SetActive(ctx context.Context, id string, at time.Time) error {
 	return s.exec(ctx, "UPDATE sandboxes SET active_at = $1 WHERE id = $2 AND active_at < $1", micros(at), id)
 }
@@ -333,7 +335,7 @@ func freeKey(ctx context.Context, tx *sql.Tx, id string) error {
 	return err
 }
 
-// forget removes the record of a sandbox whose team is locked.
+// forget removes the record of a sandbox. The caller has locked its team.
 func (s *Store) forget(ctx context.Context, tx *sql.Tx, b Sandbox, now time.Time) error {
 	if b.Wanted != WantDeleted {
 		if err := s.addEvent(ctx, tx, b.TeamID, EventSandboxRemoved, b.ID, nil); err != nil {
@@ -347,8 +349,8 @@ func (s *Store) forget(ctx context.Context, tx *sql.Tx, b Sandbox, now time.Time
 	return err
 }
 
-// changeRecord runs a transaction with the record of a sandbox of any team, whose team is locked.
-// If there is no such record, it does nothing.
+// changeRecord locks the team of a sandbox, and runs do in a transaction with the record of the
+// sandbox. If there is no such record, it does nothing.
 func (s *Store) changeRecord(ctx context.Context, id string, do func(tx *sql.Tx, b Sandbox) error) error {
 	return s.change(ctx, func(tx *sql.Tx) error {
 		b, err := lockRecord(ctx, tx, id)
@@ -362,7 +364,7 @@ func (s *Store) changeRecord(ctx context.Context, id string, do func(tx *sql.Tx,
 	})
 }
 
-// lockRecord locks the team of a sandbox of any team, and returns the sandbox.
+// lockRecord locks the team that owns a sandbox, and returns the sandbox.
 func lockRecord(ctx context.Context, tx *sql.Tx, id string) (Sandbox, error) {
 	b, err := record(ctx, tx, id)
 	if err != nil {

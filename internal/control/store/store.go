@@ -1,9 +1,9 @@
 // Package store keeps the records of a control plane in SQLite or PostgreSQL: teams, users, keys,
 // sessions, hosts, sandboxes, and the audit log. Both databases run the same SQL.
 //
-// One control plane uses a SQLite database. Several may use one PostgreSQL database. Transactions
-// that check a team's records before they change others run one after another, so that checks of
-// quotas and roles can't race. Committed transactions survive a power failure.
+// One control plane uses a SQLite database. Several control planes can use one PostgreSQL database.
+// Transactions that check a team's records before they change others run one after another, so that
+// checks of quotas and roles can't race. Committed transactions survive a power failure.
 //
 // Errors have the kinds NotFound, Exists, Precondition, Exhausted (a quota or the disk),
 // Unavailable (no connection), and Unsupported (the schema of a later version).
@@ -27,7 +27,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/sqlite"
 )
 
-// maxConnections bounds the open connections to PostgreSQL.
+// maxConnections is the maximum number of open connections to PostgreSQL.
 const maxConnections = 16
 
 // Store is an open database. It is safe for concurrent use.
@@ -40,7 +40,7 @@ type Store struct {
 	audits  atomic.Int64 // entries that this process has added to the audit log
 }
 
-// engine is the kind of a database.
+// engine is the kind of database.
 type engine string
 
 const (

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
-// each runs a test on an empty store of each kind, which has a team with its owner.
+// each runs a test on a new store of each kind. The store contains only a team with its owner.
 func each(t *testing.T, test func(t *testing.T, w *world)) {
 	storetest.Each(t, func(t *testing.T, address string) {
 		w := &world{Store: storetest.Open(t, address), address: address, now: time.UnixMicro(1_800_000_000_123_456).UTC()}
@@ -75,7 +75,7 @@ func (w *world) newSandbox() store.NewSandbox {
 	}}
 }
 
-// TestReopened opens a database again, also several times at once.
+// TestReopened opens a database again, sequentially and concurrently.
 func TestReopened(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		var all sync.WaitGroup
@@ -203,7 +203,7 @@ func TestSandboxes(t *testing.T) {
 	})
 }
 
-// TestOrderOfSandboxes checks that later sandboxes come first, and then lower IDs.
+// TestOrderOfSandboxes checks that sandboxes are sorted by time, the latest first, and then by ID.
 func TestOrderOfSandboxes(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		now := time.Now().UTC().Truncate(time.Microsecond)
@@ -225,7 +225,7 @@ func TestOrderOfSandboxes(t *testing.T) {
 	})
 }
 
-// TestQuotasHoldUnderRaces creates more sandboxes at once than each quota permits.
+// TestQuotasHoldUnderRaces concurrently creates more sandboxes than each quota permits.
 func TestQuotasHoldUnderRaces(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		for name, q := range map[string]store.Quota{"sandboxes": {Sandboxes: 3}, "processors": {VCPUs: 7}, "memory": {MemoryMB: 3*512 + 511}, "disk": {DiskMB: 3 * 1024}} {
@@ -267,7 +267,7 @@ func TestQuotasHoldUnderRaces(t *testing.T) {
 	})
 }
 
-// TestOneSandboxForAKey sends the same request many times at once.
+// TestOneSandboxForAKey sends the same request many times concurrently.
 func TestOneSandboxForAKey(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
@@ -346,7 +346,8 @@ func TestAudit(t *testing.T) {
 	})
 }
 
-// TestAuditExpires adds an entry, and more than a year later so many that the log is trimmed.
+// TestAuditExpires adds an entry. More than a year later it adds so many entries that the log is
+// trimmed.
 func TestAuditExpires(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		add := func(at time.Time) {
@@ -386,7 +387,7 @@ func TestKeysExpire(t *testing.T) {
 	})
 }
 
-// TestHostileText looks for records with names that a database does not accept.
+// TestHostileText searches records with names that databases do not accept as text.
 func TestHostileText(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		for _, id := range []string{"\x00", "\xff"} {

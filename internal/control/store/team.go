@@ -8,7 +8,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Team owns sandboxes and keys. Nobody else can see them.
+// Team owns sandboxes and keys. Other teams can't see them.
 type Team struct {
 	ID        string
 	Name      string
@@ -73,8 +73,9 @@ func (s *Store) RenameTeam(ctx context.Context, id, name string) error {
 	return s.changeOne(ctx, "team", id, "UPDATE teams SET name = $1 WHERE id = $2", name, id)
 }
 
-// SetQuota changes the quota of a team. It is idempotent. A team that uses more keeps its
-// sandboxes. But if it has sent more than EgressMB in this month, they are paused.
+// SetQuota changes the quota of a team. It is idempotent. If the team uses more than its new quota,
+// it keeps its sandboxes. But if it has sent more than EgressMB in this month, its sandboxes are
+// paused.
 func (s *Store) SetQuota(ctx context.Context, id string, q Quota) error {
 	return s.changeOne(ctx, "team", id, "UPDATE teams SET max_sandboxes = $1, max_vcpus = $2, max_memory_mb = $3, max_disk_mb = $4, max_egress_mb = $5 WHERE id = $6",
 		q.Sandboxes, q.VCPUs, q.MemoryMB, q.DiskMB, q.EgressMB, id)

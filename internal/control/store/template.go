@@ -43,12 +43,12 @@ func scanTemplate(r row) (t Template, err error) {
 	return t, err
 }
 
-// ErrNameTaken is in the error of AddTemplate for a name that another template of the team has.
+// ErrNameTaken is wrapped by the error of AddTemplate if another template of the team has the name.
 var ErrNameTaken = errors.New("the team has a template with this name")
 
 // AddTemplate adds the record of a template before its host makes it. Exists: the team has a
-// template with this name, and overwrite is false, or another request is making one with this name
-// or from this sandbox.
+// template with this name and overwrite is false. Exists also if another request is making a
+// template with this name or from this sandbox.
 func (s *Store) AddTemplate(ctx context.Context, t Template, overwrite bool) error {
 	return s.change(ctx, func(tx *sql.Tx) error {
 		if err := lockTeam(ctx, tx, t.TeamID); err != nil {
@@ -141,7 +141,7 @@ func (s *Store) DeleteTemplate(ctx context.Context, team, name string) (t Templa
 	return t, err
 }
 
-// RestoreTemplate undoes DeleteTemplate. Exists: another template has the name by now.
+// RestoreTemplate undoes DeleteTemplate. Exists: another template has taken the name.
 func (s *Store) RestoreTemplate(ctx context.Context, t Template) error {
 	return s.change(ctx, func(tx *sql.Tx) error {
 		if err := lockTeam(ctx, tx, t.TeamID); err != nil {
@@ -163,7 +163,8 @@ func (s *Store) ForgetTemplate(ctx context.Context, id string) error {
 	return s.exec(ctx, "DELETE FROM templates WHERE id = $1", id)
 }
 
-// Template returns a template of a team by its name. NotFound: the team has none that was made.
+// Template returns a template of a team by its name. NotFound: the team has no complete template
+// with this name.
 func (s *Store) Template(ctx context.Context, team, name string) (Template, error) {
 	t, err := template(ctx, s.read, team, name)
 	return t, s.fault(err)
@@ -185,16 +186,16 @@ func (s *Store) Templates(ctx context.Context, team string) ([]Template, error) 
 	return all, s.fault(err)
 }
 
-// UnfinishedTemplates returns the templates of a host that it has not made yet, or that are deleted
-// and that no sandbox uses.
+// UnfinishedTemplates returns the templates that a host has not made yet. It also returns deleted
+// templates that no sandbox uses.
 func (s *Store) UnfinishedTemplates(ctx context.Context, host string) ([]Template, error) {
 	all, err := collect(ctx, s.read, scanTemplate, "SELECT "+templateFields+` FROM templates WHERE host_id = $1 AND
 		(made = 0 OR wanted = $2 AND NOT EXISTS (SELECT 1 FROM sandboxes WHERE sandboxes.template_id = templates.id)) ORDER BY created_at, id`, host, templateDeleted)
 	return all, s.fault(err)
 }
 
-// checkTemplate fails with NotFound if the template of a new sandbox was deleted. A fork has no
-// such check, because its source still uses the template.
+// checkTemplate fails with NotFound if the template of a new sandbox was deleted. Forks do not need
+// this check, because the source of a fork still uses the template.
 func checkTemplate(ctx context.Context, tx *sql.Tx, b Sandbox) error {
 	if b.TemplateID == "" || b.ParentID != "" {
 		return nil

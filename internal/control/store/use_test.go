@@ -58,7 +58,7 @@ func TestSamples(t *testing.T) {
 	})
 }
 
-// TestUseUnderRaces checks that changes that are reported at once are counted once.
+// TestUseUnderRaces checks that a change that several callers report concurrently is counted once.
 func TestUseUnderRaces(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx, began := t.Context(), time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
@@ -118,7 +118,7 @@ func TestOldChangesAreSummedUp(t *testing.T) {
 	})
 }
 
-// TestTemplateEvents checks that the events of templates have each change of the list.
+// TestTemplateEvents checks that there is an event for each change of the list of templates.
 func TestTemplateEvents(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx := t.Context()

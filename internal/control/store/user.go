@@ -33,7 +33,7 @@ func scanUser(r row) (u User, err error) {
 	return u, err
 }
 
-// AddUser adds a user. Exists: another has the email.
+// AddUser adds a user. Exists: another user has the email.
 func (s *Store) AddUser(ctx context.Context, u User) error {
 	return s.change(ctx, func(tx *sql.Tx) error { return addUser(ctx, tx, u) })
 }
@@ -57,7 +57,7 @@ func (s *Store) User(ctx context.Context, id string) (User, error) {
 	return u, s.fault(err)
 }
 
-// UserByEmail returns the user with an email address, in any case.
+// UserByEmail returns the user with an email address. It ignores upper and lower case.
 func (s *Store) UserByEmail(ctx context.Context, email string) (User, error) {
 	u, err := find(ctx, s.read, "user", email, scanUser, "SELECT "+userFields+" FROM users WHERE email = $1", strings.ToLower(email))
 	return u, s.fault(err)
@@ -89,19 +89,20 @@ func (s *Store) SetDisabled(ctx context.Context, id string, disabled bool) error
 	return s.changeOne(ctx, "user", id, "UPDATE users SET disabled = $1 WHERE id = $2", number(disabled), id)
 }
 
-// UsersByEmail returns the first users whose emails begin with a text, sorted by email.
+// UsersByEmail returns at most limit users with emails that begin with a text, sorted by email.
 func (s *Store) UsersByEmail(ctx context.Context, begin string, limit int) ([]User, error) {
 	pattern := strings.NewReplacer(`!`, `!!`, `%`, `!%`, `_`, `!_`).Replace(strings.ToLower(begin)) + "%"
 	all, err := collect(ctx, s.read, scanUser, "SELECT "+userFields+" FROM users WHERE email LIKE $1 ESCAPE '!' ORDER BY email LIMIT $2", pattern, limit)
 	return all, s.fault(err)
 }
 
-// ErrOwnsTeam is in the error of RemoveUser for the only owner of a team that has other members.
+// ErrOwnsTeam is wrapped by the error of RemoveUser if the user is the only owner of a team with
+// other members.
 var ErrOwnsTeam = errors.New("the user is the only owner of a team with other members")
 
-// RemoveUser removes a user with the user's memberships, sessions and keys, and with teams that
-// have no other member. Precondition: the user is the only owner of a team that has other members
-// or sandboxes, or of the first team.
+// RemoveUser removes a user with all memberships, sessions and keys. It also removes teams without
+// other members. Precondition: the user is the only owner of a team that has other members or
+// sandboxes, or of the first team.
 func (s *Store) RemoveUser(ctx context.Context, id string) error {
 	return s.change(ctx, func(tx *sql.Tx) error {
 		teams, err := collect(ctx, tx, scanText, "SELECT team_id FROM members WHERE user_id = $1 ORDER BY team_id", id)

@@ -195,8 +195,8 @@ const (
 func tasksOf(spec machine.Spec) int { return max(leastTasks, min(mostTasks, spec.MemMiB-sparedTasks)) }
 
 // sendConfig adds the processes to their cgroup, then sends the start config. The sentry forks
-// nothing before it gets the start config. An error from the send is ignored, because the sentry
-// has then ended, and its own error says more.
+// nothing before it gets the start config. Errors of the send are ignored: the sentry has then
+// ended, and its own error is more precise.
 func (s *sandbox) sendConfig(spec machine.Spec, restore bool) error {
 	for _, p := range []*process.Process{s.process, s.gofer} {
 		if s.group == nil || p == nil {

@@ -30,8 +30,8 @@ import (
 // emulation on a busy host is slow.
 var patience = testenv.Patience
 
-// These are the shapes of test machines: the default shape, and one that differs from the default
-// and from the host.
+// These are the shapes of test machines. The first is the default shape. The second differs from
+// the default and from the host.
 var (
 	usual = shape{1, 1024}
 	other = shape{2, 256}

@@ -213,7 +213,7 @@ func (in *instance) await(ctx context.Context, ready <-chan struct{}) error {
 // reason, otherwise err.
 func (in *instance) giveUp(err error) error {
 	if errors.Is(err, errMonitorClosed) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) {
-		// QEMU is ending, and its reason says more than err.
+		// QEMU is ending, and its reason is more precise than err.
 		select {
 		case <-in.done:
 		case <-time.After(time.Second):

@@ -38,9 +38,9 @@ var errOff = &Refusal{"the network is off"}
 // returns an Invalid error. It accepts rules that never match; [Policy.Check] finds them.
 func New(allow, deny []string) (*Policy, error) { return NewOpen(allow, deny, nil) }
 
-// NewOpen is like New. It also allows what the rules in the argument open match, unless a deny rule
-// refuses it. Like an allow rule, such a rule opens special ranges. Unlike allow rules, these rules
-// refuse nothing else.
+// NewOpen is like New. It also allows all targets that the rules in open match, unless a deny rule
+// refuses them. Like an allow rule, such a rule opens special ranges. Unlike allow rules, these
+// rules refuse nothing else.
 func NewOpen(allow, deny, open []string) (*Policy, error) {
 	p := &Policy{}
 	for _, list := range []struct {

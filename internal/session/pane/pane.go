@@ -139,9 +139,9 @@ func (p Pane) Find(ctx context.Context) (Found, error) {
 	return Found{}, fault.Newf(fault.Precondition, "tmux has %d panes in its place", len(found))
 }
 
-// End is Find for a pane whose program has ended. It waits until tmux reports how the program ended
-// and has forwarded all output, but at most statusTime. If another program runs in the pane, End
-// returns at once.
+// End is like Find, for a pane after the end of its program. It waits until tmux reports how the
+// program ended and has forwarded all output, but at most statusTime. If another program runs in
+// the pane, End returns at once.
 func (p Pane) End(ctx context.Context, pid int) (Found, error) {
 	for deadline := time.Now().Add(statusTime); ; time.Sleep(2 * time.Millisecond) {
 		f, err := p.Find(ctx)

@@ -35,7 +35,8 @@ func newInput(to io.Writer, rate int64) *input {
 // put queues all bytes or none.
 func (in *input) put(b []byte) error { return in.add(b, len(b)) }
 
-// typeHidden is like put, but for a secret: the input counts do not include its length.
+// typeHidden is like put, but for a secret. The input counts do not reveal the length of the
+// secret.
 func (in *input) typeHidden(b []byte) error { return in.add(b, 0) }
 
 func (in *input) add(b []byte, counted int) error {

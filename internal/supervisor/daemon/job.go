@@ -108,9 +108,9 @@ func (j *job) programID() string {
 	return j.id
 }
 
-// broken returns the result of a program whose end was not seen. err is the error that occurred
-// instead. If the machine has ended, broken returns the reason for that, which says more than err.
-// If the machine ran out of memory, broken returns an exit and no error.
+// broken returns the result of a program if its end was not observed because of the error err. If
+// the machine has ended, broken returns the reason for that instead of err. If the machine ran out
+// of memory, broken returns an exit and no error.
 func (d *daemon) broken(ctx context.Context, err error) (program.Exit, error) {
 	if ctx.Err() != nil {
 		return program.Exit{}, context.Cause(ctx)

@@ -126,8 +126,8 @@ func (d *daemon) holdRestarts(ctx context.Context) (release func()) {
 	return sync.OnceFunc(d.starts.Unlock)
 }
 
-// renew prepares another run of the program, which has an ID and output writers of its own. It
-// reports whether the service was not stopped.
+// renew prepares another run of the program, with a new ID and new output writers. It reports
+// whether the service was not stopped.
 func (v *service) renew() bool {
 	var replaced []*network.Port
 	defer func() { closePorts(replaced) }()

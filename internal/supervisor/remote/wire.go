@@ -59,7 +59,7 @@ func fromWire(ctx context.Context, err error) error {
 	return &fault.Error{Kind: fault.FromRPC(uint32(e.Code())), Err: errors.New(e.Message())}
 }
 
-// gone returns the error that says that the supervisor has ended or is ending.
+// gone returns the error for a supervisor that has ended or is ending.
 func gone(err error) error {
 	return fault.Newf(fault.Unavailable, "its supervisor is gone: %w", err).WithHint("%s tells why; %s starts it again",
 		fault.Act("workspace_status", "pyro workspace status"), fault.Act("workspace_start", "pyro workspace start"))
@@ -76,8 +76,8 @@ func EncodeError(err error) string {
 	return base64.StdEncoding.EncodeToString(b)
 }
 
-// maxPart is the largest size of each part of an encoded error, in bytes. JSON can make a part six
-// times larger, and base64 makes that a third larger.
+// maxPart is the largest size of each part of an encoded error, in bytes. JSON can increase the
+// size of a part by a factor of 6, and base64 by another third.
 const maxPart = 2 << 10
 
 // cut shortens a text to at most maxPart bytes, without splitting a character.

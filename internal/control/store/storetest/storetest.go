@@ -1,4 +1,4 @@
-// Package storetest gives tests of control planes a database of each kind.
+// Package storetest provides databases of each kind for tests of control planes.
 package storetest
 
 import (
@@ -46,7 +46,7 @@ var server struct {
 	made    atomic.Int64 // databases
 }
 
-// Main runs the tests of a package, and ends the server that they used.
+// Main runs the tests of a package, then ends the PostgreSQL server that they used.
 func Main(m *testing.M) int {
 	defer End()
 	return m.Run()
@@ -107,7 +107,8 @@ func address(database string) string {
 	return fmt.Sprintf("postgres:///%s?host=%s&user=pyro", database, server.folder)
 }
 
-// start starts the server. It refuses to run as root, so root's tests run it as another user.
+// start starts the server. PostgreSQL refuses to run as root, so tests of root start it as another
+// user.
 func start(programs string) error {
 	folder, err := os.MkdirTemp("", "pyro-postgres-")
 	if err != nil {

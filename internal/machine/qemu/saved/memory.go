@@ -54,7 +54,7 @@ func (m *Memory) Close() {
 	}
 }
 
-// errNoMapping reports that not exactly one mapping in a process has the expected form.
+// errNoMapping means that a process has no mapping of the expected form, or more than one.
 var errNoMapping = errors.New("the machine's memory is not where it was mapped")
 
 // find returns the address of a private mapping of a whole file with this size. The kernel can list
