@@ -277,7 +277,7 @@ func (p *Pyro) StatusService(ctx context.Context, id, name string) (*Service, er
 	return serviceOf(ctx, id, s, spec, err)
 }
 
-// LogsServiceRequest names a service and says how much of its output to read.
+// LogsServiceRequest contains the parameters of [Pyro.LogsService].
 type LogsServiceRequest struct {
 	WorkspaceID string `json:"workspace_id"`
 	ServiceName string `json:"service_name"`

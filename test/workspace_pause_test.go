@@ -103,7 +103,7 @@ func TestPause(t *testing.T) {
 	id := p.create("--network-policy", "egress+published-ports")
 	p.shell(id, `echo kept >kept; echo kept >/root/kept; `+counting)
 
-	// A shell that has a variable, unread output, and a lot of unread input.
+	// This shell has a variable, unread output, and a lot of unread input.
 	shell := p.openShell(id, "--env", "PS1=> ")
 	p.must("workspace", "shell", "write", id, shell, "--input", "KEPT='häßlich 🙂'; stty raw -echo; echo beg''un; sleep 2; head -c 200000 | sha256sum; stty sane; echo $KEPT")
 	for !strings.Contains(p.must("workspace", "shell", "read", id, shell, "--plain", "--cursor", "0"), "begun") {

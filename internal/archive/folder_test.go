@@ -195,8 +195,7 @@ func TestAFolderThatChangesIsNoticed(t *testing.T) {
 	}
 }
 
-// interference is a context. Its Err method calls the function do once, after as many other calls
-// as the field left states.
+// interference is a context. Its Err method calls do once, after left earlier calls.
 type interference struct {
 	context.Context
 	left int

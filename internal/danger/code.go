@@ -51,7 +51,7 @@ var (
 		`%x[({\[]|\.(?:call|run)\(|\|\s*"|"\s*\|)|` + "`")
 	codeRemoves = regexp.MustCompile(`\b(?:rmtree|rm_rf|rm_r|remove_tree|rmSync|rmdirSync|` +
 		`rimraf|remove_entry\w*|removedirs|removeSync|fs\.rm)\b[ (]*`)
-	// The last character shows whether the code contains the path.
+	// The last character of the match shows whether the code contains the path.
 	codeUnlinks = regexp.MustCompile(`\b(?:unlink|unlinkSync|os\.remove|File\.delete)\b[ (*]*(?:glob\b[ (]*)?(.?)`)
 	codeWrites  = regexp.MustCompile(`\b(?:unlink|unlinkSync|os\.remove|os\.truncate|File\.delete|` +
 		`writeFile|writeFileSync|appendFile\w*|file_put_contents|write_\w+)\b|` +

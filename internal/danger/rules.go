@@ -139,8 +139,8 @@ func (c *checker) applyRules(name string, args []string) {
 	c.copies(name, args, to)
 }
 
-// copies reports a copy of an empty file over another file, and a destroyer that gets another name.
-// to is the output of dd.
+// copies reports a copy of an empty file over another file, and a copy of a destroyer under another
+// name. to is the output of dd.
 func (c *checker) copies(name string, args []string, to string) {
 	_, operands := parse(args[1:], "mogtS", false)
 	if name == "dd" && slices.Contains(args, "if=/dev/null") {

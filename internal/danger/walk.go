@@ -77,7 +77,7 @@ func (c *checker) harm(format string, args ...any) {
 	}
 }
 
-// unclear reports a command if the text does not show what it runs.
+// unclear reports a command if the text does not show which program it runs.
 func (c *checker) unclear(command string) { c.v.add(false, "cannot tell what runs: %s", command) }
 
 // harmOnly calls f. It discards the matches of f, unless one of them is harmful.

@@ -104,8 +104,8 @@ func watch(folder string) (*os.File, error) {
 	return w, nil
 }
 
-// changes waits for changes in a folder. It reports whether one of them was that the file called
-// name was closed. If events were lost, it also reports true.
+// changes waits for changes in a folder. It reports whether a process has closed the file called
+// name. If events were lost, it also returns true.
 func changes(w *os.File, name string) (closed bool, err error) {
 	var buffer [4096]byte
 	n, err := w.Read(buffer[:])

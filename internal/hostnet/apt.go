@@ -48,7 +48,7 @@ func (s *search) apt() {
 	s.aptProxies()
 }
 
-// aptProxies finds the proxies of apt's own configuration.
+// aptProxies finds the proxies in apt's configuration.
 func (s *search) aptProxies() {
 	for _, name := range []string{"Acquire::http::Proxy", "Acquire::https::Proxy"} {
 		from := source{}

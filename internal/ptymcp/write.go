@@ -109,8 +109,8 @@ func ended(info session.Info) error {
 	return fault.New(fault.Precondition, "use session", info.ID, "it has ended")
 }
 
-// typedCommand returns the text that a confirmation of typed input is for. It is not a valid
-// command, and it differs between sessions.
+// typedCommand returns the text that a confirmation of typed input is for. It contains the session
+// ID, so that it differs between sessions and is not a valid command.
 func typedCommand(id, data string) string { return "pty_write " + id + "\n" + data }
 
 // resizeRequest is the request of pty_resize.

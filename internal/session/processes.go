@@ -66,7 +66,7 @@ func killAll(id string, first int) {
 // ignore SIGTERM and get SIGHUP instead, which runs their EXIT traps.
 //
 // AskToEnd first stops all processes, so that each has its signal pending before any of them runs
-// again. Otherwise a script could see that its child ended and run its next command. Shells that
+// again. Otherwise a script could notice the end of its child and run its next command. Shells that
 // get SIGHUP are asked last, because they send SIGHUP to their jobs. The leader of the terminal's
 // session is also asked last, because its end hangs up the terminal. If leader is 0, no leader is
 // asked.
@@ -94,8 +94,8 @@ const EndGrace = 1500 * time.Millisecond
 const maxStopRounds = 20
 
 // stopAll stops all processes. In further rounds it stops the children that were created meanwhile.
-// It stops parents before their children: a shell must not see that its job was stopped. In the
-// result, children come before their parents.
+// It stops parents before their children, so that a shell does not notice that its job was stopped.
+// In the result, children come before their parents.
 func stopAll(belong func() []int) (stopped []int) {
 	depths := map[int]int{}
 	deeper := func(a, b int) int { return depths[a] - depths[b] }

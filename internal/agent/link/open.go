@@ -72,8 +72,8 @@ func (s *session) open() error {
 		for i := 1; ; i++ {
 			message := controlRecord(hello, s.nonce)
 			if i%paddingEvery == 0 {
-				// A guest in the middle of a record needs the rest of that record before it can see
-				// the hello.
+				// If the guest has received only a part of a record, it needs the rest before it
+				// can receive the hello.
 				message = append(make([]byte, MaxRecord), message...)
 			}
 			if _, err := s.stream.Write(message); err != nil {

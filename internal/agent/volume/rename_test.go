@@ -13,7 +13,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// renames is a tree for tests of Rename. It is below the folder base, beside the folder outside.
+// renames is a tree for tests of Rename. It is in the folder base, next to the folder outside.
 type renames struct {
 	t    *testing.T
 	base string

@@ -46,8 +46,8 @@ func (u *unpacker) folder(name string, h *tar.Header) error {
 	return f.Close()
 }
 
-// later records a directory that gets its attributes at the end, because entries in it change its
-// time, and its mode could forbid them.
+// later records a directory. The directory gets its attributes at the end, because new entries
+// change its time, and because its mode could forbid new entries.
 func (u *unpacker) later(name string, h *tar.Header) error {
 	if u.names += len(name); u.names > maxNames || len(u.folders) == maxOperations {
 		return Invalid(fmt.Sprintf("an archive has at most %d directories, and their names have at most %d bytes", maxOperations, maxNames))

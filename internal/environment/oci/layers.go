@@ -153,8 +153,8 @@ func tooLarge() error {
 	return fault.Newf(fault.Exhausted, "the image unpacks to more than %d MiB", maxBytes>>20)
 }
 
-// maxWindow limits the memory for decompressing a zstd layer, in bytes. It is the default limit of
-// zstd itself.
+// maxWindow limits the memory for decompressing a zstd layer, in bytes. It is also the default
+// limit of zstd.
 const maxWindow = 128 << 20
 
 // unpack decompresses a layer. Like other implementations, it detects the format from the first

@@ -37,8 +37,8 @@ var templateMAC = net.HardwareAddr{2, 0x70, 0x79, 0x72, 0x6f, 2}
 // bootTimeout is the maximum duration of a boot. It is long enough for emulation on a slow host.
 const bootTimeout = 2 * time.Minute
 
-// warmUp is a script that runs in a machine before the template is saved. After it, the machine's
-// memory contains the files that most commands need. It can't fail.
+// warmUp is a script that runs in a machine before the template is saved. It loads files that most
+// commands need into the machine's memory. It can't fail.
 const warmUp = `ls / >/dev/null 2>&1; command -v python3 >/dev/null && python3 -c 'import os, re, json'; command -v git >/dev/null && git --version >/dev/null; :`
 
 // build creates a template in dir. It boots a machine whose memory is a file, waits for the
@@ -121,8 +121,8 @@ func (d *Driver) build(ctx context.Context, p parts, v verdict, spec machine.Spe
 	return err
 }
 
-// blankOverlay creates an empty layer. Its header names no image. QEMU's arguments say at each
-// start which image is below the layer.
+// blankOverlay creates an empty layer. Its header names no image. QEMU's arguments name the image
+// below the layer at each start.
 func blankOverlay(path string) (err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -132,8 +132,8 @@ func blankOverlay(path string) (err error) {
 	return qcow2.Create(f, diskSize)
 }
 
-// warm waits for the agent of a booted machine and runs warmUp. The agent can then have a new
-// session and be renewed again.
+// warm waits for the agent of a booted machine and runs warmUp. Afterwards a new session can renew
+// the agent again.
 func (in *instance) warm(ctx context.Context, bare bool, n *machine.Network) error {
 	c, err := client.Dial(ctx, in.link)
 	if err != nil {

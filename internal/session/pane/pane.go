@@ -40,7 +40,7 @@ type Found struct {
 	KnowsEnd bool // Status is set; versions of tmux before 3.3 do not report signals
 }
 
-// Errors of Find and of operations on a pane.
+// Errors that Find and the operations on a pane return.
 var (
 	ErrNoServer = errors.New("there is no tmux server")
 	ErrNoPane   = errors.New("tmux has no such pane")

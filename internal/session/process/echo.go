@@ -71,8 +71,8 @@ func linesOf(all []typedText) (lines []typedLine) {
 }
 
 // edit is a part of the output that a line editor printed, from its prompt to the end of the line.
-// Editors turn on bracketed pastes meanwhile. Full-screen programs do that too, but on the
-// alternate screen.
+// Line editors enable bracketed paste during an edit. Full-screen programs enable it too, but on
+// the alternate screen.
 type edit struct {
 	from, to int
 	ended    bool
@@ -191,8 +191,8 @@ func (f *echoFinder) add(from, to int) {
 	f.found = append(f.found, session.Range{From: f.base + int64(from), To: f.base + int64(to)})
 }
 
-// edited adds an edit that has ended. It begins with the first text that was typed in it. If all
-// text was typed before, the prompt counts as a part of the echo.
+// edited adds an edit that has ended. The echo begins with the first text that was typed during the
+// edit. If all text was typed earlier, the echo includes the prompt.
 func (f *echoFinder) edited(e edit, lines []typedLine) {
 	if len(lines) == 0 || f.typed(lines[0]) >= e.to {
 		return
@@ -205,8 +205,8 @@ func (f *echoFinder) edited(e edit, lines []typedLine) {
 	f.add(from, e.to)
 }
 
-// editing adds the echo in an edit that has not ended, given the lines that it can contain. If a
-// line was entered and is not found, the editor has not printed all of it.
+// editing adds the echo in an edit that has not ended, given the lines that it can contain. If it
+// does not find a line that was entered, the editor has not printed the whole line yet.
 func (f *echoFinder) editing(e edit, lines []typedLine) {
 	from, own, entered := e.from, false, false
 	var line typedLine
@@ -281,8 +281,9 @@ func (f *echoFinder) last(l typedLine, from, limit int) (begin, end int) {
 	return 0, 0
 }
 
-// match compares output with the echo of a line. same means that the output is a beginning of the
-// echo, and whole that it begins with the whole echo. length is in bytes of the output.
+// match compares output with the echo of a line. same is true if the output is a prefix of the
+// echo. whole is true if the output begins with the whole echo. length is the length of the match
+// in the output, in bytes.
 func (f *echoFinder) match(out []byte, l typedLine) (length int, same, whole bool) {
 	for _, c := range l.text {
 		f.steps--

@@ -27,7 +27,7 @@ type activity struct {
 	closed   bool
 }
 
-// limit is how long a machine can be unused.
+// limit is the maximum time that a machine can be unused.
 type limit struct {
 	after time.Duration // 0: no limit
 	over  chan struct{} // receives a value when the limit is reached; buffers one value

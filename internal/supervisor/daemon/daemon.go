@@ -104,7 +104,7 @@ func (d *daemon) released(ctx context.Context) error {
 	}
 }
 
-// closeInherited closes files that the starter left open by accident, such as the locks and pipes
+// closeInherited closes files that this process inherited by accident, such as the locks and pipes
 // of a script. Otherwise they would stay open as long as the machine runs. Files that this process
 // opened have their close-on-exec flag set, and stay open.
 func closeInherited() {

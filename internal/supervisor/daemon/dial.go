@@ -19,7 +19,7 @@ import (
 // maxDialed is the largest number of open connections to ports of the machine.
 const maxDialed = 256
 
-// switching is the response after which the caller is connected to the port.
+// switching is the HTTP response that precedes the data of the port.
 const switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
 
 // handleDial serves requests for connections to TCP ports of the machine.

@@ -111,7 +111,7 @@ func (d *daemon) end(ctx context.Context, e end) error {
 	return errors.Join(errs...)
 }
 
-// writeEnd records why the machine ended. It does nothing if this supervisor does not have the
+// writeEnd records the end of the machine. It does nothing if this supervisor does not have the
 // lock.
 func (d *daemon) writeEnd(e end) error {
 	if d.lock == nil {

@@ -24,8 +24,8 @@ type command struct {
 var errNoCommand = errors.New("the first message has no command")
 
 // Exec runs a command and records it in the history. It records the start while the command starts.
-// The caller learns of the start and of the end only when they are recorded. So the history also
-// contains commands whose machine or supervisor dies.
+// It reports the start and the end to the caller only after they are recorded. So the history also
+// contains commands that end because their machine or supervisor dies.
 func (s *server) Exec(ctx context.Context, stream *connect.BidiStream[supervisorv1.ExecRequest, supervisorv1.ExecResponse]) error {
 	first, err := stream.Receive()
 	if err != nil {
@@ -156,8 +156,8 @@ func (s outputSender) Write(b []byte) (int, error) {
 	return len(b), s.send(&m)
 }
 
-// running returns the running command with an ID. The agent remembers commands for a while after
-// they have ended, so only the supervisor can say which commands still run.
+// running returns the running command with an ID. The agent keeps commands for some time after
+// their end, so only the supervisor knows which commands still run.
 func (s *server) running(id string) (*command, error) {
 	c, ok := s.daemon.commands.find(func(c *command) bool { return c.id == id })
 	if !ok {

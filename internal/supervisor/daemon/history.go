@@ -21,7 +21,7 @@ type history struct {
 }
 
 // newHistory returns an entry. The caller starts to write it with begin. Messages to clients wait
-// for the disk, the start of the command does not.
+// until the entry is on the disk; the start of the command does not wait.
 func (d *daemon) newHistory(s *programv1.Command) *history {
 	return &history{daemon: d, begun: make(chan struct{}), command: store.Command{Argv: d.secrets.texts(s.Argv), Cwd: d.secrets.Text(s.Cwd), StartedAt: time.Now()}}
 }

@@ -88,8 +88,8 @@ func (v *service) await(ctx context.Context, c program.Command, ready *superviso
 	return err
 }
 
-// execEnded begins the error of the agent if the service has ended and a check failed before. The
-// result of that check follows.
+// execEnded is the prefix of the agent's error if the service has ended. The result of the last
+// failed check follows.
 const execEnded = "the exec has ended: "
 
 // probe repeats the readiness check until the service is ready. Precondition: the service has

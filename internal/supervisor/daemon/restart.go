@@ -11,16 +11,16 @@ import (
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// The delay before a restart doubles each time, from firstDelay to longestDelay. After a run of
-// wellAfter it is firstDelay again.
+// The delay before a restart doubles each time, from firstDelay to longestDelay. After the program
+// has run for wellAfter, the delay is firstDelay again.
 const (
 	firstDelay   = 100 * time.Millisecond
 	longestDelay = 30 * time.Second
 	wellAfter    = 10 * time.Second
 )
 
-// runs runs the program of a service, again after each end that the restart policy names. It
-// returns how the last run ended. If the service waits for a restart, runs begins with the delay.
+// runs runs the program of a service, and restarts it as its restart policy demands. It returns the
+// outcome of the last run. If the service waits for a restart, runs begins with the delay.
 func (v *service) runs(c program.Command, from *program.Position) (exit program.Exit, err error) {
 	delay, waits := firstDelay, v.record.Result.Restarts.Waits
 	exit = v.record.Result.Restarts.Exit

@@ -279,7 +279,7 @@ type End struct {
 	At      time.Time `json:"at"`
 }
 
-// WriteEnd records why the machine ended.
+// WriteEnd records the end of the machine.
 func (f Folder) WriteEnd(e End) error {
 	b, err := json.Marshal(e)
 	if err != nil {

@@ -12,7 +12,7 @@ const MaxDevices = 16 << 20
 
 // Devices creates a migration stream from a head and the state of QEMU's devices. The state begins
 // with a mark, which is left out because the head also contains it. The stream ends with an empty
-// description of its format. Only people read such a description.
+// description of its format. QEMU itself does not read such a description.
 func Devices(head Head, devices []byte) ([]byte, error) {
 	mark := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, magic), version)
 	rest, ok := bytes.CutPrefix(devices, mark)
