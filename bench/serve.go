@@ -258,7 +258,8 @@ func shown(line string, next func() ([]byte, error)) error {
 // served500 is the size of the file that serveFiles moves, in bytes.
 const served500 = 500_000_000
 
-// serveFiles measures moving a large file in both directions, and the memory for it.
+// serveFiles measures the transfer of a large file in both directions, and the memory that the
+// transfer needs.
 func (w *workspaces) serveFiles(s *apiServer, h *hostAgent) error {
 	path, err := s.create(w.ctx, 2560)
 	if err != nil {

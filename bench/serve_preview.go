@@ -40,8 +40,8 @@ http.server.ThreadingHTTPServer(('127.0.0.1', 8000), Handler).serve_forever()
 // guestPatience bounds the start of the web server.
 const guestPatience = time.Minute
 
-// servePreview measures moving a large file through a preview in both directions, and the memory
-// for it.
+// servePreview measures the transfer of a large file through a preview in both directions, and the
+// memory that the transfer needs.
 func (w *workspaces) servePreview(s *apiServer, _ *hostAgent) error {
 	path, err := s.create(w.ctx, 512)
 	if err != nil {

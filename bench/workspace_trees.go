@@ -9,7 +9,7 @@ import (
 	"github.com/pyro-mcp/pyro"
 )
 
-// grown are trees of small files, each ten times as large as the one before.
+// grown contains trees of small files. Each tree is ten times as large as the previous tree.
 var grown = []shape{{10, 100, 300}, {100, 100, 300}, {1000, 100, 300}}
 
 // trees measures operations on trees of growing size.

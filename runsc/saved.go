@@ -67,8 +67,8 @@ func (savedFiles) OpenWrite(string) (stateio.AsyncWriter, error) { return nil, o
 // page, for example for the clock.
 const slowPause = 2 * time.Millisecond
 
-// savedFile is one of these files. It writes the data of a read directly to the memory file, before
-// it replies.
+// savedFile is a file of a saved machine. It writes the data of a read directly to the memory file,
+// before it replies.
 type savedFile struct {
 	content []byte
 	atOnce  uint64

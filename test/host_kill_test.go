@@ -64,8 +64,8 @@ func TestHostAgentIsKilledAnywhere(t *testing.T) {
 			return err
 		},
 	}
-	// killed kills the host agent during a call. After the restart, it repeats the call. Nothing
-	// must be incomplete.
+	// killed kills the host agent during a call. After the restart, it repeats the call. No
+	// operation must be incomplete.
 	killed := func(op string, within time.Duration) {
 		t.Helper()
 		said := make(chan error, 1)

@@ -86,7 +86,7 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// TestUpdateDeletes checks that Delete removes only what it may.
+// TestUpdateDeletes checks that Delete removes no protected entries.
 func TestUpdateDeletes(t *testing.T) {
 	target := userFolder(t)
 	o := UpdateOptions{Delete: true, DryRun: true, Apply: applied, Protected: func(_ context.Context, path string, directory bool) bool {

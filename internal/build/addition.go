@@ -107,7 +107,7 @@ func (a *addition) file(name string, e *added) error {
 	return nil
 }
 
-// above adds a folder and the folders above it, as they are in the lower tree. It makes missing
+// above adds a folder and its parents, with their attributes from the lower tree. It makes missing
 // folders.
 func (a *addition) above(name string) error {
 	if a.entries[name] != nil {

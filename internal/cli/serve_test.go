@@ -23,8 +23,8 @@ func TestMetricsToken(t *testing.T) {
 	}
 }
 
-// TestHostKey checks that a state folder has one key, and that the error for a name of another host
-// says which file has it.
+// TestHostKey checks that a state folder has one key. The error for the name of another host must
+// contain the path of the key file.
 func TestHostKey(t *testing.T) {
 	d := dirs.Dirs{State: t.TempDir()}
 	if err := os.Mkdir(d.Host(), 0o700); err != nil {

@@ -12,7 +12,7 @@ import (
 	hostv1 "github.com/pyro-mcp/pyro/internal/gen/host/v1"
 )
 
-// Delays before another attempt, each twice as long as the one before.
+// Delays before another attempt. Each delay is twice as long as the previous delay.
 const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 30 * time.Second

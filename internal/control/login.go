@@ -239,8 +239,8 @@ func (c *Control) begun(ctx context.Context, v store.Session, token secret.Value
 	return Session{i, token, v.ExpiresAt}, err
 }
 
-// SwitchTeam replaces a session by a session for another team of the user. NotFound: the user is no
-// member of it.
+// SwitchTeam replaces a session by a session for another team of the user. NotFound: the user is
+// not a member of this team.
 func (c *Control) SwitchTeam(ctx context.Context, by Actor, token secret.Value, team string) (Session, error) {
 	if _, err := c.store.Member(ctx, team, by.ID); err != nil {
 		if fault.KindOf(err) == fault.NotFound {

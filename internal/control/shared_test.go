@@ -10,8 +10,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// TestSharedDatabase runs two control planes on one database. Each has its own host. While one of
-// them creates, pauses or deletes a sandbox, the other one must not touch it.
+// TestSharedDatabase runs two control planes on one database. Each has its own host. While one
+// control plane creates, pauses or deletes a sandbox, the other control plane must not change it.
 func TestSharedDatabase(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx := t.Context()

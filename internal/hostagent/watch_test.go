@@ -83,8 +83,8 @@ func TestWatch(t *testing.T) {
 	expect(next, "end: unavailable")
 }
 
-// TestSlowWatcher checks that a watcher that reads nothing needs only memory for sandboxes that
-// exist or that it knows.
+// TestSlowWatcher checks the memory of a watcher that reads nothing. It may grow only with the
+// number of sandboxes that exist or that the watcher knows.
 func TestSlowWatcher(t *testing.T) {
 	var all watchers
 	w := all.add("")

@@ -19,8 +19,8 @@ var archives = map[string][]string{
 	"ubuntu-ports":    {"ports.ubuntu.com"},
 }
 
-// apt finds the mirrors of apt. Archives of third parties stay as they are, because environments
-// have none.
+// apt finds the mirrors of apt. It does not change third-party archives, because environments have
+// none.
 func (s *search) apt() {
 	s.found.mirrors = map[string]string{}
 	for _, uri := range debian.Archives(filepath.Join("/", s.Root)) {

@@ -665,8 +665,8 @@ func TestCloseDoesNotWaitForMachine(t *testing.T) {
 	}
 }
 
-// TestGuestThatNeverReads checks that a machine that does not read blocks the server, and that
-// closing the stack ends the connection. The memory in use must stay limited.
+// TestGuestThatNeverReads checks that a server blocks if the machine does not read. Closing the
+// stack must end the connection. The memory in use must stay limited.
 func TestGuestThatNeverReads(t *testing.T) {
 	g := newGuest(t, nil, nil, nil)
 	var wrote int

@@ -11,8 +11,8 @@ import (
 	"github.com/pyro-mcp/pyro"
 )
 
-// TestExportOverTheSeed checks that an agent that exports /workspace over the folder of the user
-// changes only the files that it has changed.
+// TestExportOverTheSeed exports /workspace over the folder of the user. Only files that the agent
+// has changed must change.
 func TestExportOverTheSeed(t *testing.T) {
 	p := open(t)
 	c := serve(t, p, ProfileWorkspaceCore, "").client(t)

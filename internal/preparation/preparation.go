@@ -1,6 +1,6 @@
 // Package preparation reports how fast the next start of a machine will be: warm, cold or stale.
 //
-// A machine is warm if all files that it starts from exist and are up to date. [Look] asks the
+// A machine is warm if all files for its start exist and are up to date. [Look] asks the
 // environment store and the drivers each time. [Remember] writes a note that a machine was
 // prepared, with the parts that it depends on. The note is used only to explain why files must be
 // created again.

@@ -11,8 +11,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// repositories is a script that makes checkouts whose .git leads out of their folders, and some
-// that are damaged. Each repository has a secret in its configuration, hooks and FETCH_HEAD.
+// repositories is a script that creates checkouts with a .git that leads out of their folders, and
+// damaged checkouts. Each repository has a secret in its configuration, hooks and FETCH_HEAD.
 const repositories = `set -e
 export HOME=$PWD GIT_CONFIG_NOSYSTEM=1
 git config --global user.name You; git config --global user.email you@example.com; git config --global init.defaultBranch main
@@ -102,8 +102,8 @@ func TestACopiedCheckoutIsComplete(t *testing.T) {
 	}
 }
 
-// TestARepositoryThatCantBeCopied checks the errors, and that no file of a repository is copied
-// that does not name the folder as its checkout.
+// TestARepositoryThatCantBeCopied checks the errors. If a repository does not name the folder as
+// its checkout, none of its files must be copied.
 func TestARepositoryThatCantBeCopied(t *testing.T) {
 	dir := madeRepositories(t)
 	for top, says := range map[string]string{

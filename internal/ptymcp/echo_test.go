@@ -62,7 +62,7 @@ func TestPatternsSkipTheEcho(t *testing.T) {
 	}
 }
 
-// TestPatternOnlyInTheEcho checks that a pattern that only the echo contains waits, and that reads
+// TestPatternOnlyInTheEcho checks that a pattern does not match the echo of typed text. Reads must
 // skip the echo too, even after the end of the session.
 func TestPatternOnlyInTheEcho(t *testing.T) {
 	w := newWorld(t, env{"CHECK_WRITES": "0"})

@@ -9,8 +9,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// TestCache checks that the cache returns what it has read, until the state file changes or is
-// removed.
+// TestCache checks that the cache returns stored values until the state file changes or is removed.
 func TestCache(t *testing.T) {
 	root := t.TempDir()
 	var c cache

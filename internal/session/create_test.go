@@ -51,8 +51,8 @@ func TestCreateWhileListed(t *testing.T) {
 	}
 }
 
-// TestHalfCreatedIsCollected checks that Collect removes a folder that a killed process left
-// incomplete, and keeps sessions that are still being created.
+// TestHalfCreatedIsCollected checks that Collect removes the incomplete folder of a killed process.
+// Collect must keep sessions that are still being created.
 func TestHalfCreatedIsCollected(t *testing.T) {
 	m := &Manager{Root: t.TempDir()}
 	half := filepath.Join(m.Root, NewID(time.Now(), 1))

@@ -19,8 +19,8 @@ import (
 // Prune removes the leftovers of killed processes, images without a name, and outdated templates
 // and kernels. With o.All, it also removes every environment and template that is not in use. It
 // does not remove the files of running machines and of workspaces. With o.DryRun, it removes
-// nothing and returns what it would remove. Prune ignores o.Keep. If Prune fails, it also returns
-// the things that it has already removed.
+// nothing and returns the list of files that it would remove. Prune ignores o.Keep. If Prune fails,
+// it also returns the things that it has already removed.
 func Prune(ctx context.Context, m *workspace.Manager, o environment.PruneOptions) (done environment.Pruned, err error) {
 	done.Removed = []environment.Removed{}
 	machines, workspaces, err := leftovers(ctx, m, o.DryRun)

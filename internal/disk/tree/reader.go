@@ -89,7 +89,8 @@ func isSparse(header *tar.Header) bool {
 	return false
 }
 
-// Sparse reports whether the current entry is a sparse file, so that the stream has no holes of it.
+// Sparse reports whether the current entry is a sparse file. The stream then does not contain the
+// holes of the file.
 func (r *Reader) Sparse() bool { return r.sparse }
 
 // Read reads the content of the current entry. Holes read as zeros.

@@ -77,8 +77,7 @@ func (s suite) kernel(t *testing.T) {
 	}
 }
 
-// identity checks that two machines that run at once have different identities, and that their
-// clocks are right.
+// identity checks that two concurrent machines have different identities and correct clocks.
 func (s suite) identity(t *testing.T) {
 	var random, names, ids []string
 	for range 2 {

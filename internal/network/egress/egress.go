@@ -32,7 +32,7 @@ func Off() *Policy { return &Policy{off: true} }
 var errOff = &Refusal{"the network is off"}
 
 // New parses rules. Each rule is an address, a range, a name or *.NAME, optionally with :PORT. A
-// deny rule refuses its targets. If there are allow rules, all targets that match none of them are
+// deny rule refuses its targets. If there are allow rules, all targets that match no allow rule are
 // refused. An allow rule opens a special range, or a part of it, if it names that range. A rule for
 // a name opens the special addresses to which the name resolves. If a rule is malformed, New
 // returns an Invalid error. It accepts rules that never match; [Policy.Check] finds them.
@@ -115,9 +115,9 @@ func (p *Policy) opened(c class, to netip.AddrPort, names []string) bool {
 	return slices.ContainsFunc(p.allow, opens) || slices.ContainsFunc(p.open, opens)
 }
 
-// Name decides whether the machine is allowed to look up a name. If there are allow rules, the name
-// must match one of them, or one of them must be a range that contains all addresses. The reason is
-// that a query reaches the name servers of the domain, so it could leak data.
+// Name decides whether the machine is allowed to look up a name. If there are allow rules, one of
+// them must match the name, or must be a range that contains all addresses. The reason is that a
+// query reaches the name servers of the domain, so it could leak data.
 func (p *Policy) Name(name string) *Refusal {
 	if p.off {
 		return errOff

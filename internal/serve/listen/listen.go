@@ -39,7 +39,7 @@ type Socket struct {
 	TLS *tls.Config // nil: no TLS
 }
 
-// Open opens a socket. If systemd passes a socket to this process, Open returns that one.
+// Open opens a socket. If systemd passes a socket to this process, Open returns that socket.
 func Open(o Options) (Socket, error) { return open(o, nil) }
 
 // open is like Open. client calls the ACME server; nil selects the default client.

@@ -141,7 +141,7 @@ func (s slow) Write(b []byte) (int, error) {
 	return s.seen.Write(b)
 }
 
-// testFollowSlowly checks that a follower that does not read loses output, and that the lost bytes
+// testFollowSlowly checks that a follower loses output if it does not read, and that the lost bytes
 // are counted. The service prints more than a log keeps.
 func testFollowSlowly(t *testing.T, h *home, c *remote.Client) {
 	const total = 12 << 20

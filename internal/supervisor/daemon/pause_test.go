@@ -123,7 +123,7 @@ func stuckIn(t *testing.T, in dirs.Dirs) *supervisor.Machine {
 
 var errStuck = errors.New("it does not")
 
-// TestAMachineThatCantContinue checks that a machine that can't be resumed ends, and that the
+// TestAMachineThatCantContinue checks that a machine ends if it can't be resumed, and that the
 // outputs of its jobs are released.
 func TestAMachineThatCantContinue(t *testing.T) {
 	t.Parallel()

@@ -11,8 +11,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// TestUnknownUser checks that no program runs as an unknown user, and that the error says so at
-// once.
+// TestUnknownUser checks that a program with an unknown user fails at once, with an error that
+// names the user.
 func TestUnknownUser(t *testing.T) {
 	t.Parallel()
 	_, c := live(t)
