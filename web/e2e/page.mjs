@@ -43,8 +43,13 @@ async function check(page, where) {
 	assert.ok(wide <= 0, `${where}: the page is ${wide} pixels too wide`);
 }
 
-const shot = (page, name) => page.screenshot({ path: `${shots}/${name}.png` });
+/** shot writes a screenshot, without the mouse pointer over a part of the page. */
+async function shot(page, name) {
+	await page.mouse.move(640, 700);
+	await page.screenshot({ path: `${shots}/${name}.png` });
+}
 const { context, page } = await open();
+const client = clientOf(url, keyFile);
 const api = (method, path, data) => context.request.fetch(path, { method, data });
 let id;
 
@@ -60,6 +65,7 @@ try {
 		await page.goto(link);
 		await page.getByRole("button", { name: "Log in with this link" }).click();
 		await page.getByRole("heading", { name: "No sandboxes yet" }).waitFor();
+		assert.match(await page.getByLabel("A request that creates a sandbox").innerText(), new RegExp(`^curl .* ${url}/v1/sandboxes$`, "s"));
 		await check(page, "no sandboxes");
 	});
 
@@ -164,6 +170,13 @@ try {
 		await page.getByRole("button", { name: "Actions for docs" }).waitFor();
 	});
 
+	await step("a file that a program makes", async () => {
+		await client("POST", `/v1/sandboxes/${id}/exec`, { cmd: "touch", args: ["/srv/app/made-inside"] });
+		await page.getByRole("button", { name: "Actions for made-inside" }).waitFor({ timeout: 120000 });
+		await client("POST", `/v1/sandboxes/${id}/exec`, { cmd: "rm", args: ["/srv/app/made-inside"] });
+		await page.getByRole("button", { name: "Actions for made-inside" }).waitFor({ state: "detached", timeout: 120000 });
+	});
+
 	await step("rename", async () => {
 		const focused = (name) => page.locator(".entry-name:focus").filter({ hasText: name }).waitFor();
 		const rename = async (name) => {
@@ -255,7 +268,6 @@ try {
 		await page.keyboard.type("clear; ls --color / && python3 app/roman.py 19 && uname -sr\r");
 		await typed("XIX");
 		await typed("Linux");
-		await page.mouse.move(600, 600);
 		await shot(page, "page-terminal");
 	});
 
@@ -276,6 +288,10 @@ try {
 		await page.goto(`/sandboxes/${bad.id}`);
 		await page.getByText("onerror").first().waitFor();
 		await page.getByText("sleeps").first().waitFor();
+		await client("POST", `/v1/sandboxes/${bad.id}/exec`, { cmd: "sh", args: ["-c", 'echo "$1"; echo failed >&2; exit 3', "sh", payload] });
+		await page.getByRole("button", { name: "Load the commands again" }).click();
+		await page.getByText("Exit code 3").click();
+		assert.equal(await page.getByLabel("Output").textContent(), `${payload}\nfailed`);
 		await check(page, "overview");
 		await page.getByRole("button", { name: "More actions" }).click();
 		await page.getByRole("button", { name: "Delete…" }).click();
@@ -392,10 +408,12 @@ try {
 		await check(page, "audit log");
 
 		// New entries push no older ones out of the list.
+		let latest;
 		for (let i = 0; i < 30; i++) {
-			const key = await (await api("POST", "/v1/api-keys", { name: "short-lived" })).json();
-			await api("DELETE", `/v1/api-keys/${key.id}`);
+			latest = await (await api("POST", "/v1/api-keys", { name: "short-lived" })).json();
+			await api("DELETE", `/v1/api-keys/${latest.id}`);
 		}
+		await page.getByRole("row", { name: latest.id }).nth(1).waitFor(); // the list has all of them
 		await page.getByRole("button", { name: "Show earlier entries" }).click();
 		await page.getByRole("row").nth(60).waitFor();
 		const rows = () => page.locator("tbody tr").evaluateAll((all) => all.map((r) => r.cells[0].innerText + r.cells[1].innerText));
@@ -439,7 +457,6 @@ try {
 	});
 
 	await step("changes by other clients", async () => {
-		const client = clientOf(url, keyFile);
 		const soon = { timeout: 30000 }; // nothing polls, so only an event can cause the change
 		let loads = 0;
 		let streams = 0;
@@ -504,6 +521,9 @@ try {
 		await small.goto("/");
 		await small.getByText("nightly-tests").waitFor();
 		await check(small, "sandboxes on a phone");
+		const fork = small.getByRole("listitem").filter({ hasText: "fix-parser-fork" });
+		const left = async (part) => (await fork.locator(part).boundingBox()).x;
+		assert.equal(await left(".status"), await left(".branch"));
 		await shot(small, "page-phone");
 		await small.getByRole("button", { name: "Menu" }).click();
 		await small.getByRole("link", { name: "API keys" }).click();
@@ -514,6 +534,8 @@ try {
 			await small.getByRole("link", { name: "Files" }).waitFor();
 			await small.waitForTimeout(500);
 			await check(small, `${part} on a phone`);
+			const tab = await small.locator(".tabs [aria-current]").boundingBox();
+			assert.ok(tab.x >= 0 && tab.x + tab.width <= 390, `${part} on a phone: its tab is out of sight`);
 		}
 		await phone.context.close();
 	});

@@ -18,6 +18,7 @@ export type NewSandbox = Schemas["NewSandbox"];
 export type File = Schemas["File"];
 export type Point = Schemas["Point"];
 export type Process = Schemas["Process"];
+export type Command = Schemas["PyroCommandEntry"];
 export type Key = Schemas["Key"];
 export type NewKey = Schemas["Keys-createRequest"];
 export type Me = Schemas["Me"];
@@ -110,6 +111,7 @@ export const api = {
 	resume: (id: string) => body(client.POST("/v1/sandboxes/{id}/resume", at({ id }))),
 	remove: (id: string) => body(client.DELETE("/v1/sandboxes/{id}", at({ id }))),
 	processes: (id: string) => body(client.GET("/v1/sandboxes/{id}/processes", at({ id }))).then((r) => r.processes),
+	history: (id: string) => body(client.GET("/v1/sandboxes/{id}/history", at({ id }))).then((r) => r.entries),
 	kill: (id: string, selector: string, signal: "SIGTERM" | "SIGKILL") =>
 		body(client.DELETE("/v1/sandboxes/{id}/processes/{selector}", { params: { path: { id, selector }, query: { signal } } })),
 	metrics: (id: string, range: "10m" | "2h" | "24h") => body(client.GET("/v1/sandboxes/{id}/metrics", { params: { path: { id }, query: { range } } })).then((r) => r.points),

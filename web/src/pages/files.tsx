@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ArrowLeft, ArrowUp, Download, Ellipsis, File as FileIcon, FileSymlink, Folder, FolderOpen, FolderPlus, Pencil, RefreshCw, Save, Trash, Upload } from "lucide-preact";
 import { api, textOf, type File as Entry, type Sandbox } from "../api";
 import { canWrite, useData } from "../data";
@@ -18,6 +18,7 @@ const shown = 500;
 const join = (dir: string, name: string) => (dir === "/" ? `/${name}` : `${dir}/${name}`);
 const parent = (path: string) => path.replace(/\/[^/]*$/, "") || "/";
 const isFolder = (e: Entry) => e.type === "directory";
+const byName = new Intl.Collator(undefined, { numeric: true }).compare;
 
 export async function download(id: string, path: string, name: string) {
 	const url = URL.createObjectURL(await (await api.read(id, path)).blob());
@@ -42,8 +43,8 @@ export function Files({ box: b }: { box: Sandbox }) {
 	const moved = useRef(false); // the open file was renamed; the focus is in the folder
 	const picker = useRef<HTMLInputElement>(null);
 	const list = useRef<HTMLUListElement>(null);
-	const { value: all, error, reload } = useData(`sandbox/${b.id}/files${dir}`, () => api.list(b.id, dir));
-	const entries = all && [...all].sort((x, y) => Number(isFolder(y)) - Number(isFolder(x)) || x.name.localeCompare(y.name, undefined, { numeric: true }));
+	const { value: all, error, reload } = useData(`sandbox/${b.id}/files${dir}`, () => api.list(b.id, dir), 10);
+	const entries = useMemo(() => all && [...all].sort((x, y) => Number(isFolder(y)) - Number(isFolder(x)) || byName(x.name, y.name)), [all]);
 
 	useEffect(() => {
 		const q = new URLSearchParams();

@@ -10,6 +10,7 @@ import { Bone, Empty, Notice, Segments } from "../ui";
 type Range = "10m" | "2h" | "24h";
 const seconds = { "10m": 600, "2h": 7200, "24h": 86400 };
 const every = { "10m": 5, "2h": 30, "24h": 120 };
+const firstValue = { "10m": "some seconds", "2h": "half a minute", "24h": "5 minutes" };
 
 export function Metrics({ box: b }: { box: Sandbox }) {
 	const [range, setRange] = useState<Range>("10m");
@@ -64,7 +65,7 @@ function Chart({ title, of, points, range, color, get, format, max, now }: Chart
 			<div class="plot" role="img" aria-label={text}>
 				{points && points.length === 0 && (
 					<Empty icon={ChartLine} title="No data yet">
-						The first value comes some seconds after the start.
+						The first value of this range comes {firstValue[range]} after the start.
 					</Empty>
 				)}
 				{!!points?.length && <Plot points={points} {...{ range, color, get, format, max }} />}

@@ -1,19 +1,20 @@
 import type { ComponentChildren, ComponentType } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { CircleOff, Ellipsis, OctagonX, Pause, Play } from "lucide-preact";
 import { api, textOf, type Process, type Sandbox } from "../api";
 import { activity, canWrite, hrefOf, nameOf, reload, useData } from "../data";
 import { ago, cores, duration, exact, megabytes } from "../format";
 import { lazy } from "../lazy";
 import { go, part } from "../router";
-import { ask, Bone, Button, Copied, Empty, Fact, Menu, Notice, Snippet, Status, Table } from "../ui";
-import { Actions, useToggle } from "./sandboxes";
+import { ask, Bone, Button, Copied, Empty, Fact, Menu, Notice, Status, Table } from "../ui";
+import { Actions, ApiRequest, useToggle } from "./sandboxes";
 
 const Files = lazy(() => import("./files").then((m) => m.Files));
 const Terminals = lazy(() => import("./terminals").then((m) => m.Terminals));
 const Metrics = lazy(() => import("./metrics").then((m) => m.Metrics));
 const Changes = lazy(() => import("./work").then((m) => m.Changes));
 const Services = lazy(() => import("./work").then((m) => m.Services));
+const Commands = lazy(() => import("./commands").then((m) => m.Commands));
 const Network = lazy(() => import("./work").then((m) => m.Network));
 
 /** tabs are the parts of the page. awake: the part needs a running sandbox. */
@@ -36,6 +37,9 @@ export function SandboxPage() {
 	useEffect(() => {
 		document.title = `${name} · pyro`;
 	}, [name]);
+	const bar = useRef<HTMLElement>(null);
+	// On a phone, the bar is wider than the window.
+	useEffect(() => bar.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }), [tab]);
 	if (error?.status === 404)
 		return (
 			<Empty
@@ -84,7 +88,7 @@ export function SandboxPage() {
 					)}
 				</div>
 			</header>
-			<nav class="tabs" aria-label="Parts of the sandbox">
+			<nav class="tabs" ref={bar} aria-label="Parts of the sandbox">
 				{tabs.map((t) => (
 					<a href={t.name ? `${base}/${t.name}` : base} aria-current={t.name === tab ? "page" : undefined}>
 						{t.text}
@@ -181,20 +185,8 @@ function Overview({ id, box: b }: { id: string; box?: Sandbox }) {
 				</dl>
 			</section>
 			{b?.status === "running" && <Processes id={id} />}
-			<section class="panel" aria-labelledby="api">
-				<header>
-					<h2 id="api">Use it from a program</h2>
-				</header>
-				<div class="inner stack">
-					<Snippet
-						label="A request that runs a program"
-						text={`curl -H "X-API-Key: $PYRO_API_KEY" -H "Content-Type: application/json" \\\n  -d '{"cmd": "uname", "args": ["-a"]}' \\\n  ${location.origin}/v1/sandboxes/${id}/exec`}
-					/>
-					<p class="dim">
-						The request needs an <a class="link" href="/keys">API key</a>.
-					</p>
-				</div>
-			</section>
+			{b && <Commands id={id} />}
+			<ApiRequest title="Use it from a program" label="A request that runs a program" path={`/v1/sandboxes/${id}/exec`} body={`{"cmd": "uname", "args": ["-a"]}`} />
 		</div>
 	);
 }

@@ -4,7 +4,7 @@ import { api, newRequestKey, textOf, type Sandbox } from "../api";
 import { activity, canWrite, hrefOf, nameOf, reload, useSandboxes } from "../data";
 import { ago, cores, exact, megabytes } from "../format";
 import { go } from "../router";
-import { ask, Bone, Button, Empty, Field, Menu, Notice, PageHead, SearchField, Segments, Status, useAction } from "../ui";
+import { ask, Bone, Button, Empty, Field, Menu, Notice, PageHead, SearchField, Segments, Snippet, Status, useAction } from "../ui";
 import { Create } from "./create";
 
 type Filter = "all" | "running" | "paused" | "other";
@@ -85,8 +85,26 @@ export function Sandboxes() {
 					</>
 				)}
 			</section>
+			{all?.length === 0 && canWrite.value && <ApiRequest title="Create one from a program" label="A request that creates a sandbox" path="/v1/sandboxes" body={`{"template": "debian:12"}`} />}
 			{creating && <Create onClose={() => setCreating(false)} />}
 		</div>
+	);
+}
+
+/** ApiRequest shows a command that sends a request to the API. */
+export function ApiRequest({ title, label, path, body }: { title: string; label: string; path: string; body: string }) {
+	return (
+		<section class="panel" aria-labelledby="request">
+			<header>
+				<h2 id="request">{title}</h2>
+			</header>
+			<div class="inner stack">
+				<Snippet label={label} text={`curl -H "X-API-Key: $PYRO_API_KEY" -H "Content-Type: application/json" \\\n  -d '${body}' \\\n  ${location.origin}${path}`} />
+				<p class="dim">
+					The request needs an <a class="link" href="/keys">API key</a>.
+				</p>
+			</div>
+		</section>
 	);
 }
 
@@ -95,8 +113,8 @@ function Row({ box: b, depth }: { box: Sandbox; depth: number }) {
 	const href = hrefOf(b.id);
 	const [busy, toggle] = useToggle(b);
 	return (
-		<li class="box">
-			<a class="box-name" href={href} style={{ paddingLeft: Math.min(depth, 5) * 20 }}>
+		<li class="box" style={{ "--indent": `${Math.min(depth, 5) * 20}px` }}>
+			<a class="box-name" href={href}>
 				<span class="branch">
 					{depth > 0 && <CornerDownRight size={14} aria-label="Fork:" />}
 					<span class={`cut ${name === b.id ? "mono" : "strong"}`}>{name}</span>
