@@ -71,6 +71,16 @@ func TestServePage(t *testing.T) {
 	a.stop()
 }
 
+// TestServePageLimits uses the page with long names, large lists and several terminals.
+// web/e2e/limits.mjs has the steps.
+func TestServePageLimits(t *testing.T) {
+	needsBrowser(t)
+	t.Parallel()
+	a := serveAPI(t)
+	browse(t, "limits.mjs", a.address, loginLink(a.server), a.keyFile)
+	a.stop()
+}
+
 // TestServeAttacks opens a preview in a browser. It then attacks the page from other sites, from
 // the preview, and from a name that resolves to the server. web/e2e/attacks.mjs has the steps.
 func TestServeAttacks(t *testing.T) {

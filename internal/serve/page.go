@@ -18,9 +18,9 @@ import (
 	"github.com/pyro-mcp/pyro/web"
 )
 
-// pagePolicy is the Content-Security-Policy of the page. It permits no inline script or style, and
-// no request to another server.
-const pagePolicy = "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+// pagePolicy is the Content-Security-Policy of the page. It permits no inline script or style, no
+// request to another server, and no text that becomes HTML or code.
+const pagePolicy = "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 // pageFile is a built file of the page.
 type pageFile struct {

@@ -37,7 +37,7 @@ func TestPage(t *testing.T) {
 			t.Errorf("%s: got %d %v: %s", path, r.StatusCode, h, text)
 		}
 		policy := h.Get("Content-Security-Policy")
-		if strings.Contains(policy, "unsafe") || !strings.Contains(policy, "frame-ancestors 'none'") {
+		if strings.Contains(policy, "unsafe") || !strings.Contains(policy, "frame-ancestors 'none'") || !strings.Contains(policy, "require-trusted-types-for 'script'; trusted-types 'none'") {
 			t.Errorf("%s: the policy is %q", path, policy)
 		}
 	}
