@@ -103,7 +103,7 @@ func TestHostAgentFilesTell(t *testing.T) {
 		"read":   {"dir": wrong, "dir/": wrong, "fifo": wrong, "fifolink": wrong, "sock": wrong, "zerolink": wrong, "loop": wrong, "dangling": missing, "none": missing, "file": ok, "link": ok, "file/x": missing, "file/": missing},
 		"stream": {"dir": wrong, "fifo": wrong, "fifolink": wrong, "sock": wrong, "none": missing, "file": ok},
 		"list":   {"file": wrong, "file/": wrong, "fifo": wrong, "fifolink": wrong, "sock": wrong, "zerolink": wrong, "loop": wrong, "dangling": missing, "none": missing, "none/": missing, "file/x": missing, "dir": ok, "dir/": ok, "dirlink": ok, "dirlink/": ok},
-		"write":  {"dir": wrong, "dir/": invalid, "fifo": wrong, "sock": wrong, "zerolink": wrong, "loop": wrong, "dangling": wrong, "file/x": wrong, "file/x/y": wrong, "fifo/x": wrong, "loop/x": wrong, "dangling/x": wrong},
+		"write":  {"dir": wrong, "dir/": invalid, "fifo": wrong, "sock": wrong, "zerolink": wrong, "loop": wrong, "file/x": wrong, "file/x/y": wrong, "fifo/x": wrong, "loop/x": wrong, "dangling/x": wrong},
 		"make":   {"file": wrong, "file/": wrong, "file/x": wrong, "file/x/y": wrong, "fifo": wrong, "fifo/x": wrong, "sock": wrong, "zerolink": wrong, "loop": wrong, "loop/x": wrong, "dangling": wrong, "dir": ok, "dir/": ok, "dirlink": ok, "dirlink/x": ok},
 		"rename": {"none": missing, "none/x": missing, "file/x": missing, "loop/x": wrong, "file": ok, "link": ok, "dir": ok, "dirlink": ok, "fifo": ok, "fifolink": ok, "sock": ok, "loop": ok, "dangling": ok, "zerolink": ok},
 		"remove": {"none": missing, "none/x": missing, "file/x": missing, "fifo": ok, "sock": ok, "loop": ok, "dangling": ok, "zerolink": ok, "fifolink": ok, "dirlink": ok, "dir": ok},

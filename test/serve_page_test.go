@@ -74,6 +74,9 @@ func TestServePage(t *testing.T) {
 // TestServePageLimits uses the page with long names, large lists and several terminals.
 // web/e2e/limits.mjs has the steps.
 func TestServePageLimits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("make test-all runs this test")
+	}
 	needsBrowser(t)
 	t.Parallel()
 	a := serveAPI(t)
