@@ -45,10 +45,12 @@ func (m *Manager) FollowHistory(ctx context.Context, id string, each func(Comman
 	if err != nil {
 		return "", "", err
 	}
+	// A deletion removes the record before the reason, so look for the record afterwards.
+	reason = m.lastEnd(ctx, m.folder(id))
 	if _, err := m.Store.Workspace(ctx, id); fault.KindOf(err) == fault.NotFound {
 		return Stopped, deleted, nil
 	}
-	return state, m.lastEnd(ctx, m.folder(id)), nil
+	return state, reason, nil
 }
 
 // followHistory calls the function changed at once, and again when commands have ended. It returns
