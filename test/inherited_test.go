@@ -33,8 +33,8 @@ func foreignFile(t *testing.T) *os.File {
 	return file
 }
 
-// noneHas checks that no process has a file open, except this one and the given one. A child of this
-// process has the file and the command line of this process until it executes its program.
+// noneHas checks that no process has a file open, except this one and the given one. Until a child
+// of this process executes its program, it has the file and the command line of this process.
 func noneHas(t *testing.T, file *os.File, except int) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/fd/*")
