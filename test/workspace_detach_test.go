@@ -109,9 +109,13 @@ func TestExecEndsWithItsClient(t *testing.T) {
 	client.end()
 	p.noneRuns(id, "1111.2")
 
-	serve := func(args ...string) (*running, io.WriteCloser) {
+	serve := func(args ...string) (in io.WriteCloser, leave func()) {
 		r := &running{Cmd: p.command(args...), t: t}
 		in, err := r.StdinPipe()
+		var out io.ReadCloser
+		if err == nil {
+			out, err = r.StdoutPipe()
+		}
 		if err == nil {
 			err = r.Start()
 		}
@@ -119,15 +123,15 @@ func TestExecEndsWithItsClient(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { r.Process.Kill(); r.Wait() })
-		return r, in
+		return in, func() { in.Close(); out.Close() }
 	}
-	_, in := serve("rpc")
+	in, leave := serve("rpc")
 	fmt.Fprintf(in, `{"jsonrpc":"2.0","id":1,"method":"exec_workspace","params":{"workspace_id":%q,"argv":["sleep","1111.3"],"timeout_seconds":600}}`+"\n", id)
 	runs("1111.3")
-	in.Close()
+	leave()
 	p.noneRuns(id, "1111.3")
 
-	_, in = serve("mcp", "serve")
+	in, leave = serve("mcp", "serve")
 	fmt.Fprintln(in, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
 	fmt.Fprintln(in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	for i, argument := range []string{"1111.4", "1111.5"} {
@@ -137,7 +141,7 @@ func TestExecEndsWithItsClient(t *testing.T) {
 	fmt.Fprintln(in, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
 	p.noneRuns(id, "1111.4")
 	runs("1111.5")
-	in.Close()
+	leave()
 	p.noneRuns(id, "1111.5")
 	runs("1111.1") // of a client that is still there
 }

@@ -34,7 +34,7 @@ func TestServices(t *testing.T) {
 	if left := p.shell(id, "grep -lz '^71[.]' /proc/[0-9]*/cmdline | wc -l"); left != "0\n" {
 		t.Errorf("%s processes of the service still run", left)
 	}
-	p.fails(5, `port 9000 belongs to service "port"`, "workspace", "service", "start", id, "rival", "--ready-tcp", "9000", "--ready-timeout-seconds", "120", "--", "python3", "-m", "http.server", "9000", "--bind", "127.0.0.1")
+	p.fails(5, `port 9000 belongs to service "port"`, "workspace", "service", "start", id, "rival", "--ready-tcp", "9000", "--ready-timeout-seconds", "120", "--", "sh", "-c", "python3 -m http.server 9000 --bind 127.0.0.1; sleep 3; exit 1")
 	p.must("workspace", "exec", id, "--", "sh", "-c", "setsid python3 -m http.server 9001 >/dev/null 2>&1 & while ! python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", 9001))' 2>/dev/null; do sleep 0.1; done")
 	p.fails(124, `port 9001 belongs to another program, "python3"`, "workspace", "service", "start", id, "rival", "--ready-http", "http://localhost:9001/", "--ready-timeout-seconds", "2", "--", "sleep", "1000")
 	p.fails(124, "/workspace/sub/ready has not changed since before the start", "workspace", "service", "start", id, "stale", "--ready-file", "sub/ready", "--ready-timeout-seconds", "1", "--", "sleep", "1000")
