@@ -236,7 +236,10 @@ func TestServeTerminals(t *testing.T) {
 	a.start()
 	c = a.dial(path, connect)
 	c.shows("after\r\n")
-	c.typed("read x; exit $x\r")
+	// While bash edits a line, the terminal does not translate a carriage return. So wait until
+	// bash has left the editor.
+	c.typed("echo re''ady; read x; exit $x\r")
+	c.shows("ready\r\n")
 	c.typed("5\r")
 	for {
 		f := c.frame()
