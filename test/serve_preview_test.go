@@ -175,18 +175,12 @@ func TestPreview(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer early.Close()
-	began = time.Now()
 	s.server.Process.Signal(syscall.SIGTERM)
 	if _, _, err := c.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusGoingAway {
 		t.Errorf("the WebSocket ended with %v", err)
 	}
 	if err := s.server.Wait(); err != nil {
 		t.Errorf("it ended with %v", err)
-	}
-	took := time.Since(began)
-	t.Logf("the server ended in %v", took)
-	if took > 4*time.Second { // if it waited for new connections, it would take 5 s
-		t.Errorf("the server ended only after %v", took)
 	}
 	s.start()
 	s.socket()

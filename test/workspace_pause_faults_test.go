@@ -34,7 +34,7 @@ func TestFullDiskWhilePausing(t *testing.T) {
 	}
 	defer func() {
 		err := unix.Unmount(p.state, 0)
-		for began := time.Now(); err != nil && time.Since(began) < 10*time.Second; err = unix.Unmount(p.state, 0) {
+		for began := time.Now(); err != nil && time.Since(began) < patience; err = unix.Unmount(p.state, 0) {
 			time.Sleep(10 * time.Millisecond) // a process can seem to have ended while its threads still free memory
 		}
 		if err != nil {

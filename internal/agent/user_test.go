@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // rootFor creates a root folder with a user database. It returns the folder's descriptor and path.
@@ -116,7 +118,7 @@ func TestFindUserInOddPlaces(t *testing.T) {
 		if err := make(path); err != nil {
 			t.Fatal(err)
 		}
-		done := time.AfterFunc(5*time.Second, func() { panic(name + ": it hangs") })
+		done := time.AfterFunc(testenv.Patience, func() { panic(name + ": it hangs") })
 		if got, err := findUser(root, "ann"); err == nil {
 			t.Errorf("%s: %+v", name, got)
 		}

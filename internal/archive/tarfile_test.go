@@ -15,6 +15,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/disk/tree"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestArchivesComeThroughAsTarUnpacksThem(t *testing.T) {
@@ -318,7 +319,7 @@ func FuzzArchive(f *testing.F) {
 		source := &tarFile{file, compressed, info}
 		defer source.Close()
 		var out bytes.Buffer
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 		defer cancel()
 		summary, err := source.WriteTar(ctx, &out, Policy{Limits: Limits{Bytes: 1 << 20, Entries: 100}})
 		if err != nil {

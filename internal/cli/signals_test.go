@@ -12,10 +12,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
-)
 
-// patient is the maximum duration of every wait in these tests.
-const patient = 20 * time.Second
+	"github.com/pyro-mcp/pyro/internal/testenv"
+)
 
 // running is a pyro process that is running a command on the host.
 type running struct {
@@ -55,7 +54,7 @@ func runOnHost(t *testing.T, script string) *running {
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	limit := time.AfterFunc(patient, func() { r.cmd.Process.Kill() })
+	limit := time.AfterFunc(testenv.Patience, func() { r.cmd.Process.Kill() })
 	t.Cleanup(func() {
 		limit.Stop()
 		in.Close()
@@ -87,11 +86,11 @@ func (r *running) end() (string, int) {
 	return string(rest), r.cmd.ProcessState.ExitCode()
 }
 
-// nothingLeft fails if, after a short wait, a process still has marker in its command line or a
-// machine's folder still exists.
+// nothingLeft waits until no process has marker in its command line. Then it fails if a machine's
+// folder still exists.
 func (r *running) nothingLeft(marker string) {
 	r.t.Helper()
-	gone := time.Now().Add(3 * time.Second)
+	gone := time.Now().Add(testenv.Patience)
 	for alive(marker) {
 		if time.Now().After(gone) {
 			r.t.Fatalf("a process with %q still runs", marker)
@@ -165,7 +164,7 @@ func TestKilledPyro(t *testing.T) {
 	r := runOnHost(t, `echo ready; sleep 71.5 & wait`)
 	r.signal(syscall.SIGKILL)
 	r.end()
-	for gone := time.Now().Add(5 * time.Second); alive("71.5"); time.Sleep(20 * time.Millisecond) {
+	for gone := time.Now().Add(testenv.Patience); alive("71.5"); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(gone) {
 			t.Fatal("the command outlived a pyro that was killed")
 		}
@@ -193,9 +192,8 @@ func TestClosedStdoutEndsTheRun(t *testing.T) {
 // TestOpenStdinDoesNotKeepTheRun checks that pyro exits although its standard input is still open.
 // runOnHost does not close the input.
 func TestOpenStdinDoesNotKeepTheRun(t *testing.T) {
-	began := time.Now()
 	r := runOnHost(t, `echo ready`)
-	if _, code := r.end(); code != 0 || time.Since(began) > patient/2 {
-		t.Errorf("exit code %d after %s", code, time.Since(began))
+	if _, code := r.end(); code != 0 {
+		t.Errorf("exit code %d", code)
 	}
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // screen is a terminal on which pyro is running.
@@ -78,7 +80,7 @@ func (s *screen) text() string {
 // await waits until the screen shows the given text.
 func (s *screen) await(what string) {
 	s.t.Helper()
-	for until := time.Now().Add(patient); !strings.Contains(s.text(), what); time.Sleep(10 * time.Millisecond) {
+	for until := time.Now().Add(testenv.Patience); !strings.Contains(s.text(), what); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(until) {
 			s.t.Fatalf("no %q on the screen: %q", what, s.text())
 		}

@@ -11,6 +11,7 @@ import (
 
 	hostpb "github.com/pyro-mcp/pyro/internal/gen/host/v1"
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // watch opens a stream of Watch. The function next returns the next changed state as "ID status".
@@ -26,7 +27,7 @@ func watch(t *testing.T, address, only string) (next func() string) {
 	last := map[string]string{}
 	return func() string {
 		t.Helper()
-		timeout := time.AfterFunc(10*time.Second, cancel)
+		timeout := time.AfterFunc(testenv.Patience, cancel)
 		defer timeout.Stop()
 		for stream.Receive() {
 			m := stream.Msg()

@@ -280,7 +280,7 @@ func (g *guest) connected(to string) *gonet.TCPConn {
 // said waits for a record that contains all the given texts.
 func (g *guest) said(parts ...string) Record {
 	g.t.Helper()
-	for began := time.Now(); time.Since(began) < 5*time.Second; time.Sleep(5 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < testenv.Patience; time.Sleep(5 * time.Millisecond) {
 		g.mu.Lock()
 		for _, r := range g.records {
 			text := fmt.Sprintf("%s %s %s %d refused=%s error=%s", r.Protocol, r.Name, r.Address, r.Port, r.Refused, r.Error)
@@ -392,7 +392,7 @@ func TestConnectionEnd(t *testing.T) {
 	})
 	g.connected(example + ":2")
 	open := g.network.Open()
-	for began := time.Now(); (len(open) != 1 || open[0].Port != 2) && time.Since(began) < 5*time.Second; open = g.network.Open() {
+	for began := time.Now(); (len(open) != 1 || open[0].Port != 2) && time.Since(began) < testenv.Patience; open = g.network.Open() {
 		time.Sleep(time.Millisecond)
 	}
 	if len(open) != 1 || open[0].Port != 2 {

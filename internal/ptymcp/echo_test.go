@@ -1,11 +1,11 @@
 package ptymcp
 
 import (
-	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestPatternsSkipTheEcho checks that patterns match the output of programs, not the echo of typed
@@ -40,8 +40,8 @@ func TestPatternsSkipTheEcho(t *testing.T) {
 			if strings.HasPrefix(name, "tmux") {
 				backend = "tmux"
 			}
-			if program, _, _ := strings.Cut(c.command, " "); program == "python3" && exec.Command(program, "-c", "").Run() != nil {
-				t.Skip("there is no python3")
+			if name == "python" {
+				testenv.NeedsTool(t, "python3")
 			}
 			w := newWorld(t, env{"CHECK_WRITES": "0"})
 			id := w.spawn(t, c.command, args{"backend": backend})

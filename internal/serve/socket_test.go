@@ -368,7 +368,7 @@ func (w *world) removeKeys() {
 func (c *dialed) endsAfterPings(code string) {
 	c.t.Helper()
 	e, began := event{Type: "ping"}, time.Now()
-	for e.Type == "ping" && time.Since(began) < 20*time.Second {
+	for e.Type == "ping" && time.Since(began) < testenv.Patience {
 		e, _ = c.next()
 	}
 	if e.Code != code {

@@ -17,6 +17,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestLife checks one workspace in all its states.
@@ -206,7 +207,7 @@ func deletingOneThatDoesNotAnswer(t *testing.T, socketless bool) {
 		syscall.Kill(pid, syscall.SIGCONT)
 		t.Error(err)
 	}
-	if took := time.Since(began); took > stopPatience+5*time.Second {
+	if took := time.Since(began); took > stopPatience+testenv.Patience {
 		t.Errorf("it took %v", took)
 	}
 }

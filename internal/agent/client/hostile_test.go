@@ -139,7 +139,7 @@ func TestEvilAgents(t *testing.T) {
 		}, "", fault.Corrupt},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, err := trial(t, c.handler, 5*time.Second)
+			out, err := trial(t, c.handler, testenv.Patience)
 			if out != c.out || fault.KindOf(err) != c.kind {
 				t.Errorf("output %q, kind %q: %v", out, fault.KindOf(err), err)
 			}
@@ -158,7 +158,7 @@ func TestHeadersWithoutEnd(t *testing.T) {
 		for i := range 200 {
 			w.Header().Set("X-"+strings.Repeat("a", i), strings.Repeat("v", 4000))
 		}
-	}, 20*time.Second)
+	}, testenv.Patience)
 	if kind := fault.KindOf(err); kind != fault.Corrupt && kind != fault.Unavailable {
 		t.Errorf("kind %q: %v", kind, err)
 	}

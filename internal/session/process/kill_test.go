@@ -135,7 +135,7 @@ func killOnce(t *testing.T, m *session.Manager, random *rand.Rand, round int) {
 			if err != nil || now.PID != r.info.PID {
 				t.Fatalf("%+v: %v", now, err)
 			}
-			if err := now.Wait(t.Context(), session.Request{Cursor: before, Timeout: 5 * time.Second}); err != nil {
+			if err := now.Wait(t.Context(), session.Request{Cursor: before, Timeout: testenv.Patience}); err != nil {
 				t.Fatal(err)
 			}
 			if r.log.Len() <= before {

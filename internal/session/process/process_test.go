@@ -73,7 +73,7 @@ func all(t *testing.T, m *session.Manager, id string, stream session.Stream) (st
 	t.Helper()
 	info, err := m.Get(id)
 	if err == nil {
-		err = info.Wait(t.Context(), session.Request{UntilEnd: true, Timeout: 20 * time.Second})
+		err = info.Wait(t.Context(), session.Request{UntilEnd: true, Timeout: testenv.Patience})
 	}
 	if err != nil {
 		t.Fatal(err)

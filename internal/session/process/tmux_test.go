@@ -357,7 +357,7 @@ func TestEndsWhileOrphaned(t *testing.T) {
 		t.Errorf("%+v", now.State)
 	}
 	unix.Kill(found.Server, unix.SIGKILL)
-	if err := kept.Wait(t.Context(), session.Request{UntilEnd: true, Timeout: 20 * time.Second}); err != nil {
+	if err := kept.Wait(t.Context(), session.Request{UntilEnd: true, Timeout: testenv.Patience}); err != nil {
 		t.Error(err)
 	}
 	for deadline := time.Now().Add(testenv.Patience); after(t, m, killed.ID).Running() && time.Now().Before(deadline); {

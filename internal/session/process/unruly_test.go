@@ -90,7 +90,7 @@ func TestPrintsForEver(t *testing.T) {
 		}
 		defer l.Close()
 		for want := int64(0); want < 20*s.OutputBytes; want = l.Len() + 1 {
-			if err := info.Wait(t.Context(), session.Request{Cursor: want, Timeout: 20 * time.Second}); err != nil || l.Len() < want {
+			if err := info.Wait(t.Context(), session.Request{Cursor: want, Timeout: testenv.Patience}); err != nil || l.Len() < want {
 				t.Fatalf("%s: %d bytes, and no more: %v", backend, l.Len(), err)
 			}
 			ask(t, info, session.Request{Op: session.OpCount})

@@ -32,7 +32,7 @@ func beSupervisor() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	time.AfterFunc(4*time.Second, func() { os.Exit(3) }) // even if a test hangs
+	time.AfterFunc(testenv.Patience, func() { os.Exit(3) }) // even if a test hangs
 	switch o.Workspace.Name {
 	case "fails":
 		report := fault.WireOf(fault.Wrap(fault.New(fault.Exhausted, "make disks", "", "the disk is full").WithHint("pyro env prune"), "start machine", "x"))
