@@ -99,8 +99,10 @@ func (o observer) begin(ctx context.Context, procedure string) (end func(sandbox
 			attributes = append(attributes, slog.String("trace_id", id))
 		}
 		if err != nil {
-			level = slog.LevelInfo
 			attributes = append(attributes, slog.String("error", err.Error()))
+			if code != connect.CodeCanceled.String() { // for example, a client that stops watching
+				level = slog.LevelInfo
+			}
 		}
 		if code == connect.CodeInternal.String() || code == connect.CodeDataLoss.String() {
 			level = slog.LevelError
