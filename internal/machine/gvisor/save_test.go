@@ -43,14 +43,17 @@ func (s *started) until(t *testing.T, line string) {
 }
 
 // writer is a program that waits for lines on a FIFO. For each line it appends the line and the
-// content of a removed file to a log file. Both files are open all the time.
+// content of a removed file to a log file. All three are open all the time. If the program opened
+// the FIFO for each line, a line could be lost. Saving a machine interrupts a call of open, and
+// gVisor then forgets what another program has written meanwhile.
 const writer = `python3 -c '
 import os
 log = open("log", "a", 1)
 gone = open("gone", "w+"); gone.write("nobody finds this"); gone.flush(); os.unlink("gone")
+go = os.fdopen(os.open("/run/go", os.O_RDWR))
 print(1, file=log)
 while True:
-    line = open("/run/go").readline().strip()
+    line = go.readline().strip()
     gone.seek(0)
     print(line, gone.read(), file=log)' >/dev/null 2>&1 &`
 
