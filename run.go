@@ -21,7 +21,7 @@ func (p *Pyro) RunInVM(ctx context.Context, req RunInVMRequest) (*RunResult, err
 	began := time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	signals := passSignals(ctx, cancel, req.Signals)
+	signals := forwardSignals(ctx, cancel, req.Signals)
 	if err := req.complete(); err != nil {
 		return nil, causeOf(ctx, err)
 	}
@@ -112,7 +112,7 @@ func newRunStart(s oneshot.Start) RunStart {
 
 // attached returns the function to call when the command has started. From then on, the command
 // receives the caller's signals and window sizes.
-func attached(ctx context.Context, signals *signalPasser, tty *TTY) func(program.Process) {
+func attached(ctx context.Context, signals *signalForwarder, tty *TTY) func(program.Process) {
 	return func(p program.Process) {
 		signals.started(func(sig syscall.Signal) { p.Signal(ctx, sig) }) // the error is ignored: if the command has ended, its exit status says so
 		if tty != nil {

@@ -8,19 +8,19 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// signalPasser sends a caller's signals to a command. A signal that arrives before the call of the
-// method starting ends the caller's operation. Later signals are queued until the command runs.
-type signalPasser struct {
+// signalForwarder sends a caller's signals to a command. A signal that arrives before the call of
+// the method starting ends the caller's operation. Later signals are queued until the command runs.
+type signalForwarder struct {
 	mu      sync.Mutex
 	waits   bool // the command is about to start, so signals are queued
 	pass    func(syscall.Signal)
 	pending []syscall.Signal
 }
 
-// passSignals starts to handle signals, until ctx ends. If a signal arrives too early for the
-// command, passSignals calls cancel.
-func passSignals(ctx context.Context, cancel context.CancelCauseFunc, signals <-chan syscall.Signal) *signalPasser {
-	s := &signalPasser{}
+// forwardSignals starts to handle signals, until ctx ends. If a signal arrives too early for the
+// command, forwardSignals calls cancel.
+func forwardSignals(ctx context.Context, cancel context.CancelCauseFunc, signals <-chan syscall.Signal) *signalForwarder {
+	s := &signalForwarder{}
 	if signals == nil {
 		return s
 	}
@@ -43,7 +43,7 @@ func passSignals(ctx context.Context, cancel context.CancelCauseFunc, signals <-
 }
 
 // signal sends or queues a signal. It returns false if no command runs or is about to start.
-func (s *signalPasser) signal(sig syscall.Signal) bool {
+func (s *signalForwarder) signal(sig syscall.Signal) bool {
 	s.mu.Lock()
 	pass := s.pass
 	if pass == nil && s.waits {
@@ -58,7 +58,7 @@ func (s *signalPasser) signal(sig syscall.Signal) bool {
 }
 
 // starting must be called when the command is about to start.
-func (s *signalPasser) starting() {
+func (s *signalForwarder) starting() {
 	s.mu.Lock()
 	s.waits = true
 	s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *signalPasser) starting() {
 
 // started must be called when the command has started. The function pass sends a signal to the
 // command.
-func (s *signalPasser) started(pass func(syscall.Signal)) {
+func (s *signalForwarder) started(pass func(syscall.Signal)) {
 	go func() { // the caller must not wait until the queued signals are sent
 		s.mu.Lock()
 		defer s.mu.Unlock()

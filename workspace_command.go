@@ -88,7 +88,7 @@ func (c *Cmd) Run() error {
 // contains the first and the last part of the standard error.
 func (c *Cmd) Output() ([]byte, error) {
 	if c.Stdout != nil {
-		return nil, c.misused("Stdout is already set")
+		return nil, c.errState("Stdout is already set")
 	}
 	stdout, stderr := program.Bounded{Budget: program.NewBudget(MaxOutput)}, program.HeadTail{}
 	c.Stdout = &stdout
@@ -106,10 +106,10 @@ func (c *Cmd) Output() ([]byte, error) {
 // The limit is the same as for Output.
 func (c *Cmd) CombinedOutput() ([]byte, error) {
 	if c.Stdout != nil {
-		return nil, c.misused("Stdout is already set")
+		return nil, c.errState("Stdout is already set")
 	}
 	if c.Stderr != nil {
-		return nil, c.misused("Stderr is already set")
+		return nil, c.errState("Stderr is already set")
 	}
 	both := program.Bounded{Budget: program.NewBudget(MaxOutput)}
 	c.Stdout, c.Stderr = &both, &both
@@ -130,7 +130,7 @@ func (c *Cmd) runBounded() error {
 // has the kind NotFound. After a successful Start, call Wait to release the command's resources.
 func (c *Cmd) Start() error {
 	if c.begun {
-		return c.misused("it was started before")
+		return c.errState("it was started before")
 	}
 	c.begun = true
 	command, err := c.program()
@@ -180,9 +180,9 @@ func (c *Cmd) Start() error {
 func (c *Cmd) Wait() error {
 	switch {
 	case c.Process == nil:
-		return c.misused("it was not started")
+		return c.errState("it was not started")
 	case c.waited:
-		return c.misused("Wait was called before")
+		return c.errState("Wait was called before")
 	}
 	c.waited = true
 	<-c.done
@@ -226,7 +226,7 @@ func (c *Cmd) program() (program.Command, error) {
 	}, nil
 }
 
-// misused returns the error for a call that the state of the command does not allow.
-func (c *Cmd) misused(format string, args ...any) error {
+// errState returns the error for a call that the state of the command does not allow.
+func (c *Cmd) errState(format string, args ...any) error {
 	return fault.New(Invalid, "run", c.String(), format, args...)
 }

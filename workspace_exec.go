@@ -95,7 +95,7 @@ func (p *Pyro) exec(ctx context.Context, kind store.Kind, req ExecWorkspaceReque
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stdout, stderr := newOutput(req.Stdout, req.StreamOnly), newOutput(req.Stderr, req.StreamOnly)
-	signals := passSignals(ctx, cancel, req.Signals)
+	signals := forwardSignals(ctx, cancel, req.Signals)
 	to := program.Attach{Stdin: req.Stdin, Stdout: stdout, Stderr: stderr, Started: attached(ctx, signals, req.TTY)}
 	exit, spec, err := p.workspaces.Exec(ctx, kind, req.WorkspaceID, req.program(), to, signals.starting)
 	if err := writeError(stdout, stderr); err != nil {

@@ -103,7 +103,7 @@ func (p *Pyro) ListWorkspaceFiles(ctx context.Context, req ListWorkspaceFilesReq
 	if err != nil {
 		return nil, err
 	}
-	r := &WorkspaceFiles{WorkspaceID: req.WorkspaceID, Path: workspace.Outside(inside), Recursive: req.Recursive, Entries: []FileEntry{}}
+	r := &WorkspaceFiles{WorkspaceID: req.WorkspaceID, Path: workspace.AbsolutePath(inside), Recursive: req.Recursive, Entries: []FileEntry{}}
 	err = p.workspaces.ListFiles(ctx, req.WorkspaceID, req.Path, req.Recursive, func(e workspace.Entry) error {
 		entry := newFileEntry(&e, path.Join(WorkspacePath, inside))
 		if e.Path == "" {
@@ -161,7 +161,7 @@ func (p *Pyro) ReadWorkspaceFile(ctx context.Context, req ReadWorkspaceFileReque
 	if err != nil {
 		return nil, causeOf(ctx, err)
 	}
-	return &FileContent{req.WorkspaceID, workspace.Outside(inside), string(t.Content), t.Size, req.MaxBytes, t.Truncated}, nil
+	return &FileContent{req.WorkspaceID, workspace.AbsolutePath(inside), string(t.Content), t.Size, req.MaxBytes, t.Truncated}, nil
 }
 
 // WriteWorkspaceFileRequest contains the parameters of [Pyro.WriteWorkspaceFile].
@@ -194,5 +194,5 @@ func (p *Pyro) WriteWorkspaceFile(ctx context.Context, req WriteWorkspaceFileReq
 	if err := p.workspaces.WriteFile(ctx, req.WorkspaceID, req.Path, []byte(req.Text)); err != nil {
 		return nil, causeOf(ctx, err)
 	}
-	return &WrittenFile{req.WorkspaceID, workspace.Outside(inside), len(req.Text)}, nil
+	return &WrittenFile{req.WorkspaceID, workspace.AbsolutePath(inside), len(req.Text)}, nil
 }

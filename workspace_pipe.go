@@ -98,10 +98,10 @@ func (p *pipes) end() {
 // StdinPipe returns a pipe to the standard input. Close the pipe to end the input.
 func (c *Cmd) StdinPipe() (io.WriteCloser, error) {
 	if c.Stdin != nil {
-		return nil, c.misused("Stdin is already set")
+		return nil, c.errState("Stdin is already set")
 	}
 	if c.begun {
-		return nil, c.misused("StdinPipe must be called before Start")
+		return nil, c.errState("StdinPipe must be called before Start")
 	}
 	r, w := io.Pipe()
 	c.Stdin, c.pipes.stdin = r, r
@@ -118,10 +118,10 @@ func (c *Cmd) StderrPipe() (io.ReadCloser, error) { return c.outputPipe("Stderr"
 
 func (c *Cmd) outputPipe(name string, to *io.Writer) (io.ReadCloser, error) {
 	if *to != nil {
-		return nil, c.misused("%s is already set", name)
+		return nil, c.errState("%s is already set", name)
 	}
 	if c.begun {
-		return nil, c.misused("%sPipe must be called before Start", name)
+		return nil, c.errState("%sPipe must be called before Start", name)
 	}
 	p := newOutputPipe()
 	*to = p

@@ -99,7 +99,7 @@ func statsOf(samples, last []workspace.Sample) *WorkspacesStats {
 	for _, s := range samples {
 		one := WorkspaceStats{WorkspaceID: s.ID, Name: s.Name, State: WorkspaceState(s.State), Time: s.At.UTC(), DiskBytes: s.DiskBytes}
 		if u := s.Usage; u != nil {
-			shape := s.Spec.Present()
+			shape := s.Spec.CurrentShape()
 			one.Machine = &MachineStats{
 				CPUSeconds: u.CPU.Seconds(), VCPUCount: shape.VCPUCount, MemBytes: u.MemBytes, MemLimitBytes: int64(shape.MemMiB) << 20,
 				SentBytes: u.SentBytes, ReceivedBytes: u.ReceivedBytes,

@@ -123,7 +123,7 @@ func TestHostAgentIsKilledAnywhere(t *testing.T) {
 		}
 		for _, who := range []string{"supervisor", "machine"} {
 			drawn(t, "resume, the "+who, 200*time.Millisecond, func(within time.Duration) bool {
-				return killedWhileItGoesOn(ctx, t, p, c, who, time.Duration(random.Int64N(int64(within))))
+				return killedDuringResume(ctx, t, p, c, who, time.Duration(random.Int64N(int64(within))))
 			})
 		}
 		killed("destroy", 300*time.Millisecond)
@@ -138,10 +138,10 @@ func TestHostAgentIsKilledAnywhere(t *testing.T) {
 	p.endHost(agent)
 }
 
-// killedWhileItGoesOn pauses sandbox x and kills a process while the sandbox resumes. Afterwards
+// killedDuringResume pauses sandbox x and kills a process while the sandbox resumes. Afterwards
 // the reported state must be correct: the sandbox runs, is still paused, or has ended and can be
-// started. killedWhileItGoesOn reports whether it killed a process.
-func killedWhileItGoesOn(ctx context.Context, t *testing.T, p *program, c hostagentv1connect.HostAgentServiceClient, who string, after time.Duration) bool {
+// started. killedDuringResume reports whether it killed a process.
+func killedDuringResume(ctx context.Context, t *testing.T, p *program, c hostagentv1connect.HostAgentServiceClient, who string, after time.Duration) bool {
 	t.Helper()
 	if _, err := c.PauseSandbox(ctx, connect.NewRequest(&pb.PauseSandboxRequest{SandboxId: "x"})); err != nil {
 		t.Fatal(err)

@@ -218,7 +218,7 @@ func (s *Server) Renew(ctx context.Context, req *connect.Request[agentv1.RenewRe
 	}
 	resume := s.releaseProcesses
 	if m.Held {
-		resume = s.keepHold
+		resume = s.holdUntilThaw
 	}
 	if err := resume(); err != nil {
 		return nil, connect.NewError(connect.CodeInternal, err)

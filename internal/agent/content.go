@@ -101,7 +101,7 @@ func (s *Server) readContent(w *content.Answer, r *http.Request, check func(path
 	if part.Limit > 0 {
 		from = io.LimitReader(from, part.Limit)
 	}
-	if worthBuffer(f, part.Offset) && s.grant(w, q) {
+	if needsBuffer(f, part.Offset) && s.grant(w, q) {
 		defer s.bufferInUse.Unlock()
 		_, err = sharedbuffer.Send(s.buffer, from, flusher{w}, r.Body)
 	} else {
@@ -163,9 +163,9 @@ func (s *Server) receive(w *content.Answer, r *http.Request, limit int64) (body 
 
 var errBufferInUse = errors.New("the shared buffer is in use")
 
-// worthBuffer reports whether a file has enough bytes after offset to make the shared buffer
+// needsBuffer reports whether a file has enough bytes after offset to make the shared buffer
 // faster.
-func worthBuffer(f *os.File, offset int64) bool {
+func needsBuffer(f *os.File, offset int64) bool {
 	info, err := f.Stat()
 	return err == nil && info.Size()-sharedbuffer.Worth >= offset
 }

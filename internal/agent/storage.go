@@ -148,9 +148,9 @@ func (s *Server) cancelTimeout() {
 	}
 }
 
-// keepHold removes the time limit from stopped processes, so that they stay stopped until the next
-// Thaw.
-func (s *Server) keepHold() error {
+// holdUntilThaw removes the time limit from stopped processes, so that they stay stopped until the
+// next Thaw.
+func (s *Server) holdUntilThaw() error {
 	s.freezing.Lock()
 	defer s.freezing.Unlock()
 	s.cancelTimeout()

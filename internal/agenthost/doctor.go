@@ -201,8 +201,8 @@ func same(program, self string) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
-// Here returns the locations of the current user's configuration files.
-func Here(project string) (Home, error) {
+// CurrentHome returns the locations of the current user's configuration files.
+func CurrentHome(project string) (Home, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		return Home{}, fault.Newf(fault.Precondition, "no home folder: set HOME")

@@ -19,14 +19,14 @@ func setServer(text []byte, s Server) ([]byte, error) {
 		return nil, fmt.Errorf("invalid JSON")
 	}
 	all, at, unit := opencodeOf(s), []string{"mcp", s.Name}, unitOf(text)
-	now, err := outermost(text, unit).get(at)
+	now, err := rootObject(text, unit).get(at)
 	if err != nil {
 		return nil, err
 	}
 	if len(now) == 0 || now[0] != '{' {
-		return outermost(text, unit).put(at, oneLine(all))
+		return rootObject(text, unit).put(at, oneLine(all))
 	}
-	environment, err := outermost(text, unit).get(append(at, "environment"))
+	environment, err := rootObject(text, unit).get(append(at, "environment"))
 	if err != nil {
 		return nil, err
 	}
@@ -41,15 +41,15 @@ func setServer(text []byte, s Server) ([]byte, error) {
 		}
 	}
 	for _, m := range members {
-		if text, err = outermost(text, unit).put(append(at, m.name), oneLine(m.value)); err != nil {
+		if text, err = rootObject(text, unit).put(append(at, m.name), oneLine(m.value)); err != nil {
 			return nil, err
 		}
 	}
 	return text, nil
 }
 
-// outermost returns the object at the top level of a text.
-func outermost(text []byte, unit string) object {
+// rootObject returns the object at the top level of a text.
+func rootObject(text []byte, unit string) object {
 	return object{text: text, start: len(text) - len(bytes.TrimLeft(text, " \t\r\n")), unit: unit}
 }
 
@@ -149,7 +149,7 @@ func (o object) inner(m member) object {
 
 // replace returns the text with the value of a member replaced.
 func (o object) replace(m member, value []byte) []byte {
-	return bytes.Join([][]byte{o.text[:m.start], o.laidOut(value), o.text[m.end:]}, nil)
+	return bytes.Join([][]byte{o.text[:m.start], o.indentValue(value), o.text[m.end:]}, nil)
 }
 
 // insert returns the text with a new member inserted.
@@ -161,13 +161,13 @@ func (o object) insert(behind int, name string, value []byte) []byte {
 			after = "\n" + strings.Repeat(o.unit, o.depth)
 		}
 	}
-	text := comma + inside + string(oneLine(name)) + ": " + string(o.laidOut(value)) + after
+	text := comma + inside + string(oneLine(name)) + ": " + string(o.indentValue(value)) + after
 	return bytes.Join([][]byte{o.text[:behind], []byte(text), o.text[behind:]}, nil)
 }
 
-// laidOut returns an object, indented for its position in the text. It returns other values
+// indentValue returns an object, indented for its position in the text. It returns other values
 // unchanged.
-func (o object) laidOut(value []byte) []byte {
+func (o object) indentValue(value []byte) []byte {
 	if value[0] != '{' {
 		return value
 	}

@@ -116,8 +116,8 @@ type tally struct {
 	sparse  int64 // total size of the sparse files, with their holes
 }
 
-// hollow adds the size of a sparse file with its holes. dataReader counts the data.
-func (t *tally) hollow(size int64) error {
+// addHoles adds the size of a sparse file with its holes. dataReader counts the data.
+func (t *tally) addHoles(size int64) error {
 	if size > maxHoles*t.limits.Bytes-t.sparse {
 		return fault.Newf(fault.Exhausted, "its %d bytes exceed the limit of %d bytes for all sparse files", size, maxHoles*t.limits.Bytes)
 	}
@@ -143,7 +143,7 @@ func (t *tally) counted(size int64, content *tree.Reader) (io.Reader, error) {
 	if !content.Sparse() {
 		return content, t.count(size)
 	}
-	return &dataReader{in: content, tally: t}, cmp.Or(t.count(0), t.hollow(size))
+	return &dataReader{in: content, tally: t}, cmp.Or(t.count(0), t.addHoles(size))
 }
 
 // dataReader is the content of a sparse file. It fails if the data exceeds the limit.

@@ -139,7 +139,7 @@ func (r *walk) regular(fd int, path string, st *unix.Stat_t) error {
 		}
 		return r.content(fd, sparse.Range{Length: st.Size}, path)
 	}
-	if err := cmp.Or(r.tally.count(data.Bytes()), r.tally.hollow(st.Size)); err != nil {
+	if err := cmp.Or(r.tally.count(data.Bytes()), r.tally.addHoles(st.Size)); err != nil {
 		return at(err, r.subject(path))
 	}
 	header, owner := *st, r.ownerOf(st)

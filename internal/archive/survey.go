@@ -94,7 +94,7 @@ func (f *surveyed) add(header *tar.Header, content *tree.Reader) error {
 		added.size = header.Size
 		f.files = append(f.files, added)
 		if content.Sparse() {
-			if err := f.tally.hollow(header.Size); err != nil {
+			if err := f.tally.addHoles(header.Size); err != nil {
 				return err
 			}
 			if added.data, err = sparse.Scan(content, header.Size); err != nil {
@@ -156,7 +156,7 @@ func (f *surveyed) linked(name string) (*item, error) {
 }
 
 func (f *surveyed) put(parts []string, added *item) error {
-	above, err := f.reach(parts[:len(parts)-1])
+	above, err := f.ensureFolder(parts[:len(parts)-1])
 	if err != nil {
 		return err
 	}
@@ -177,8 +177,8 @@ func (f *surveyed) put(parts []string, added *item) error {
 	return nil
 }
 
-// reach returns the directory at a path. It creates missing directories.
-func (f *surveyed) reach(parts []string) (*node, error) {
+// ensureFolder returns the directory at a path. It creates missing directories.
+func (f *surveyed) ensureFolder(parts []string) (*node, error) {
 	at := f.top
 	for _, part := range parts {
 		next := at.children[part]

@@ -52,7 +52,7 @@ func (s *state) tree(ctx context.Context, layers *environment.Layers, n int) (vi
 	}
 	for len(s.trees) <= n {
 		next := &environment.Tree{Tree: s.trees[len(s.trees)-1].Tree}
-		if err := layers.Over(ctx, next, s.layers[len(s.trees)-1]); err != nil {
+		if err := layers.Apply(ctx, next, s.layers[len(s.trees)-1]); err != nil {
 			next.Close()
 			return nil, err
 		}

@@ -70,13 +70,13 @@ func report(cmd *cobra.Command, err error) {
 			return
 		}
 	}
-	complain(err.Error(), pyro.HintOf(err))
+	printError(err.Error(), pyro.HintOf(err))
 }
 
-// complain prints an error message and its hint.
-func complain(message, hint string) { complainTo(os.Stderr, message, hint) }
+// printError prints an error message and its hint.
+func printError(message, hint string) { fprintError(os.Stderr, message, hint) }
 
-func complainTo(w io.Writer, message, hint string) {
+func fprintError(w io.Writer, message, hint string) {
 	fmt.Fprintln(w, "pyro: error:", message)
 	if hint != "" {
 		fmt.Fprintln(w, "pyro: hint:", hint)
@@ -171,7 +171,7 @@ func subcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	if meant := elsewhere(cmd, args[0]); meant != "" {
+	if meant := meantCommand(cmd, args[0]); meant != "" {
 		return fault.Newf(fault.Invalid, "unknown command %q for %q: did you mean `%s`?", args[0], cmd.CommandPath(), meant).WithHint("%s --help", meant)
 	}
 	err := fault.Newf(fault.Invalid, "unknown command %q for %q", args[0], cmd.CommandPath())

@@ -48,16 +48,16 @@ func programAfter(form string, optional bool, names ...string) cobra.PositionalA
 	}
 }
 
-// surroundings contains the values of the flags that set the user, the working folder and the
+// programFlags contains the values of the flags that set the user, the working folder and the
 // environment variables of a program.
-type surroundings struct {
+type programFlags struct {
 	user, cwd                string
 	env, envFiles, secretEnv []string
 }
 
 // flags adds --user, --cwd, --env and --env-file to a command. The parameter folder describes the
 // default of --cwd.
-func (v *surroundings) flags(f *pflag.FlagSet, folder string) {
+func (v *programFlags) flags(f *pflag.FlagSet, folder string) {
 	f.StringVar(&v.user, "user", "", "run as `USER`: a name or number, optionally with :GROUP (default the image's user)")
 	f.StringVar(&v.cwd, "cwd", "", "working `FOLDER` (default "+folder+")")
 	f.StringArrayVarP(&v.env, "env", "e", nil, "set an environment variable, as `NAME=VALUE` (repeatable)")
@@ -65,14 +65,14 @@ func (v *surroundings) flags(f *pflag.FlagSet, folder string) {
 }
 
 // workspaceFlags adds the flags of programs in workspaces to a command.
-func (v *surroundings) workspaceFlags(f *pflag.FlagSet) {
+func (v *programFlags) workspaceFlags(f *pflag.FlagSet) {
 	v.flags(f, "/workspace")
 	f.StringArrayVar(&v.secretEnv, "secret-env", nil, "pass a secret of the workspace in an environment variable, as `SECRET[=ENV]` (repeatable)")
 }
 
 // parse returns the environment variables. It also returns the names of the secrets, each with the
 // variable that gets the secret's value.
-func (v *surroundings) parse() (env, secretEnv map[string]string, err error) {
+func (v *programFlags) parse() (env, secretEnv map[string]string, err error) {
 	given, err := parsePairs("NAME=VALUE", v.env)
 	if err != nil {
 		return nil, nil, err

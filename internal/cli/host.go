@@ -107,7 +107,7 @@ func presentHome() (agenthost.Home, error) {
 	if err != nil {
 		folder = ""
 	}
-	return agenthost.Here(folder)
+	return agenthost.CurrentHome(folder)
 }
 
 func newHostPrintConfig() *cobra.Command {

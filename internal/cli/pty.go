@@ -133,7 +133,7 @@ wait. If an agent has the lease, --take takes the lease and returns it at the en
 			if err != nil {
 				return err
 			}
-			return visit(cmd.Context(), m, info, take, leave, key)
+			return attachPerson(cmd.Context(), m, info, take, leave, key)
 		},
 	}
 	f := cmd.Flags()
@@ -184,14 +184,15 @@ func findSession(m *session.Manager, name, owner string) (session.Info, error) {
 	return session.Info{}, fault.New(fault.Invalid, "find terminal", name, "%d owners have a terminal with this name", len(found)).WithHint("use --owner or the ID: pyro pty list")
 }
 
-// visit attaches a person's terminal to a session until the person detaches or the session ends.
-func visit(ctx context.Context, m *session.Manager, info session.Info, take bool, leave byte, key string) error {
+// attachPerson attaches a person's terminal to a session until the person detaches or the session
+// ends.
+func attachPerson(ctx context.Context, m *session.Manager, info session.Info, take bool, leave byte, key string) error {
 	me := fmt.Sprintf("person-%d", os.Getpid())
-	giveBack, err := claim(ctx, m, info.ID, me, take)
+	release, err := claim(ctx, m, info.ID, me, take)
 	if err != nil {
 		return err
 	}
-	defer giveBack()
+	defer release()
 	ctx, signals := endOnSignals(ctx)
 	defer signals.stop()
 	fmt.Fprintf(os.Stderr, "attached to %s; %s detaches\n", info.ID, key)
@@ -213,7 +214,7 @@ func visit(ctx context.Context, m *session.Manager, info session.Info, take bool
 			}
 		}
 	}()
-	left, err := info.Attach(ctx, session.Person{Stdin: os.Stdin, Stdout: os.Stdout, Size: session.Size(t.tty.Size), Resize: sizes, Leave: leave})
+	left, err := info.Attach(ctx, session.Person{Stdin: os.Stdin, Stdout: os.Stdout, Size: session.Size(t.tty.Size), Resize: sizes, DetachKey: leave})
 	t.restore()
 	if err != nil {
 		return signals.explain(err)
@@ -228,7 +229,7 @@ func visit(ctx context.Context, m *session.Manager, info session.Info, take bool
 }
 
 // claim claims a session for a person. It returns a function that releases the claim.
-func claim(ctx context.Context, m *session.Manager, id, me string, take bool) (giveBack func(), err error) {
+func claim(ctx context.Context, m *session.Manager, id, me string, take bool) (release func(), err error) {
 	all, err := m.Claims()
 	if err != nil {
 		return nil, err

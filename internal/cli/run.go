@@ -34,7 +34,7 @@ type runOptions struct {
 	json            bool
 	tty             bool
 	quiet           bool
-	surroundings
+	programFlags
 }
 
 func newRun() *cobra.Command {
@@ -98,7 +98,7 @@ func run(ctx context.Context, o runOptions, environment string, argv []string) e
 	if err != nil {
 		return err
 	}
-	env, _, err := o.surroundings.parse()
+	env, _, err := o.programFlags.parse()
 	if err != nil {
 		return err
 	}
@@ -186,14 +186,14 @@ func finish(asJSON bool, result any, code int, stderr *lineStart, explain func(i
 func (o runOptions) explain(w io.Writer, r *pyro.RunResult) {
 	switch {
 	case r.TimeLimit == "ttl_seconds":
-		complainTo(w, fmt.Sprintf("the machine's time to live of %d s is over", o.ttlSeconds), "use a larger --ttl-seconds")
+		fprintError(w, fmt.Sprintf("the machine's time to live of %d s is over", o.ttlSeconds), "use a larger --ttl-seconds")
 	case r.TimedOut:
-		complainTo(w, fmt.Sprintf("the command timed out after %d s", o.timeoutSeconds), "use a larger --timeout-seconds")
+		fprintError(w, fmt.Sprintf("the command timed out after %d s", o.timeoutSeconds), "use a larger --timeout-seconds")
 	case r.NotRun != "":
-		complainTo(w, r.NotRun, "")
+		fprintError(w, r.NotRun, "")
 	}
 	if r.OutOfMemory {
-		complainTo(w, fmt.Sprintf("the machine ran out of its %d MiB of memory", o.memMiB), "use a larger --mem-mib")
+		fprintError(w, fmt.Sprintf("the machine ran out of its %d MiB of memory", o.memMiB), "use a larger --mem-mib")
 	}
 	if o.quiet {
 		return

@@ -76,7 +76,7 @@ func onEach[T any](use, short, long string, call func(context.Context, *pyro.Pyr
 				}
 				if err != nil {
 					failed = cmp.Or(failed, err)
-					complain(err.Error(), pyro.HintOf(err))
+					printError(err.Error(), pyro.HintOf(err))
 					continue
 				}
 				all = append(all, one)

@@ -18,7 +18,7 @@ import (
 
 // start starts a command in the background, and prints its number.
 func (o workspaceExecOptions) start(cmd *cobra.Command, id string, argv []string) error {
-	env, secretEnv, err := o.surroundings.parse()
+	env, secretEnv, err := o.programFlags.parse()
 	if err != nil {
 		return err
 	}
@@ -181,13 +181,13 @@ func waitCommand(cmd *cobra.Command, req pyro.WaitCommandRequest) error {
 	return finish(wantsJSON(cmd), c, code, &lineStart{Writer: os.Stderr, at: true}, func(w io.Writer) {
 		switch {
 		case c.TimedOut:
-			complainTo(w, "the command reached its time limit", "use a larger --timeout-seconds for pyro workspace exec")
+			fprintError(w, "the command reached its time limit", "use a larger --timeout-seconds for pyro workspace exec")
 		case c.NotRun != "":
-			complainTo(w, c.NotRun, "")
+			fprintError(w, c.NotRun, "")
 		case c.Broken != "":
-			complainTo(w, "the end of the command is unknown: "+c.Broken, "")
+			fprintError(w, "the end of the command is unknown: "+c.Broken, "")
 		case c.ExitCode == nil:
-			complainTo(w, fmt.Sprintf("the command has not ended after %d s", req.TimeoutSeconds), fmt.Sprintf("pyro workspace kill %s %d", c.WorkspaceID, c.Sequence))
+			fprintError(w, fmt.Sprintf("the command has not ended after %d s", req.TimeoutSeconds), fmt.Sprintf("pyro workspace kill %s %d", c.WorkspaceID, c.Sequence))
 		}
 		commandFooter("wait", c)
 	})

@@ -18,7 +18,7 @@ type workspaceExecOptions struct {
 	tty            bool
 	detach         bool
 	quiet          bool
-	surroundings
+	programFlags
 }
 
 func newWorkspaceExec() *cobra.Command {
@@ -79,7 +79,7 @@ func (o workspaceExecOptions) run(ctx context.Context, id string, argv []string)
 		return err
 	}
 	defer p.Close()
-	env, secretEnv, err := o.surroundings.parse()
+	env, secretEnv, err := o.programFlags.parse()
 	if err != nil {
 		return err
 	}
@@ -114,12 +114,12 @@ func (o workspaceExecOptions) run(ctx context.Context, id string, argv []string)
 func (o workspaceExecOptions) explain(w io.Writer, r *pyro.WorkspaceExecResult) {
 	switch {
 	case r.TimedOut:
-		complainTo(w, fmt.Sprintf("the command timed out after %d s", o.timeoutSeconds), "use a larger --timeout-seconds")
+		fprintError(w, fmt.Sprintf("the command timed out after %d s", o.timeoutSeconds), "use a larger --timeout-seconds")
 	case r.NotRun != "":
-		complainTo(w, r.NotRun, "")
+		fprintError(w, r.NotRun, "")
 	}
 	if r.OutOfMemory {
-		complainTo(w, "the machine ran out of memory", "create a workspace with a larger --mem-mib")
+		fprintError(w, "the machine ran out of memory", "create a workspace with a larger --mem-mib")
 	}
 	if r.HistoryError != "" {
 		fmt.Fprintln(w, "pyro: warning: the command ran, but its history could not be written:", r.HistoryError)

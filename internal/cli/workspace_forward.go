@@ -29,7 +29,7 @@ stopped and started. A connection resumes a paused workspace, and an open connec
 		Args:              arguments,
 		ValidArgsFunction: completeWorkspace,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req := pyro.ForwardPortsRequest{WorkspaceID: args[0], Forwarding: showForwarding, Failed: complainForward}
+			req := pyro.ForwardPortsRequest{WorkspaceID: args[0], Forwarding: showForwarding, Failed: printForwardError}
 			for _, text := range args[1:] {
 				port, err := parseForward(text)
 				if err != nil {
@@ -63,8 +63,8 @@ func showForwarding(p pyro.PublishedPort) {
 	fmt.Printf("Forwarding from 127.0.0.1:%d -> %d\n", p.HostPort, p.GuestPort)
 }
 
-// complainForward prints one line about a connection that could not be opened.
-func complainForward(p pyro.PublishedPort, err error) {
+// printForwardError prints one line about a connection that could not be opened.
+func printForwardError(p pyro.PublishedPort, err error) {
 	line := fmt.Sprintf("pyro: error: a connection to port %d failed: %s", p.GuestPort, fault.Printable(err.Error()))
 	if hint := pyro.HintOf(err); hint != "" {
 		line += "; hint: " + hint

@@ -23,7 +23,7 @@ stopped, or its workspace is stopped or reset. pyro restarts it only with --rest
 
 func newServiceStart() *cobra.Command {
 	var req pyro.StartServiceRequest
-	var around surroundings
+	var program programFlags
 	var publish []string
 	var ready readiness
 	cmd := command("start ID NAME [flags] -- CMD [ARGS]", "Start a service and wait until it is ready",
@@ -50,10 +50,10 @@ code is not 0. The delay before a restart doubles from 0.1 s to 30 s. After a ru
 			if req.Readiness, err = ready.one(); err != nil {
 				return usage(cmd, "%s", err)
 			}
-			if req.Env, req.SecretEnv, err = around.parse(); err != nil {
+			if req.Env, req.SecretEnv, err = program.parse(); err != nil {
 				return err
 			}
-			req.User, req.Cwd = around.user, around.cwd
+			req.User, req.Cwd = program.user, program.cwd
 			if req.PublishedPorts, err = parsePorts(publish); err != nil {
 				return err
 			}
@@ -64,7 +64,7 @@ code is not 0. The delay before a restart doubles from 0.1 s to 30 s. After a ru
 	cmd.Args = commandAfter("pyro workspace service start ID NAME [flags] -- CMD [ARGS]", "ID", "NAME")
 	cmd.ValidArgsFunction = completeWorkspace
 	f := cmd.Flags()
-	around.workspaceFlags(f)
+	program.workspaceFlags(f)
 	f.StringArrayVar(&publish, "publish", nil, "publish a port on 127.0.0.1, as `[HOST_PORT:]GUEST_PORT`; without HOST_PORT, pyro chooses a free port (repeatable)")
 	f.StringVar((*string)(&req.Restart), "restart", string(pyro.RestartNo), "when to start the program again: `POLICY` is no, on-failure or always")
 	completeFlag(cmd, "restart", pyro.RestartPolicies)

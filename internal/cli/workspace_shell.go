@@ -44,7 +44,7 @@ func shellFooter(what string, s pyro.Shell, more ...string) {
 
 func newShellOpen() *cobra.Command {
 	var req pyro.OpenShellRequest
-	var around surroundings
+	var program programFlags
 	var idOnly bool
 	cmd := onWorkspace("open ID", "Open a shell",
 		"Open a shell and print its id. The shell is bash, or sh if the environment has no bash.", "  pyro workspace shell open ws-0123456789ab --cwd src",
@@ -53,10 +53,10 @@ func newShellOpen() *cobra.Command {
 				return usage(cmd, "--json and --id-only exclude each other")
 			}
 			req.WorkspaceID = args[0]
-			if req.Env, req.SecretEnv, err = around.parse(); err != nil {
+			if req.Env, req.SecretEnv, err = program.parse(); err != nil {
 				return err
 			}
-			req.User, req.Cwd = around.user, around.cwd
+			req.User, req.Cwd = program.user, program.cwd
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.Shell, error) {
 				return p.OpenShell(ctx, req)
 			},
@@ -71,7 +71,7 @@ func newShellOpen() *cobra.Command {
 	f := cmd.Flags()
 	f.Var(positive(&req.Cols, pyro.DefaultShellCols), "cols", "columns of its terminal")
 	f.Var(positive(&req.Rows, pyro.DefaultShellRows), "rows", "rows of its terminal")
-	around.workspaceFlags(f)
+	program.workspaceFlags(f)
 	f.BoolVar(&idOnly, "id-only", false, "print only the id of the shell")
 	return cmd
 }

@@ -124,7 +124,7 @@ programs of the source workspace. The source workspace pauses briefly and then c
 				return table(os.Stdout, rows)
 			})
 			if err == nil && failed != nil && wantsJSON(cmd) { // standard output already contains the JSON of the forks, so the error is printed as text
-				complain(failed.Error(), pyro.HintOf(failed))
+				printError(failed.Error(), pyro.HintOf(failed))
 				return exit{code: fault.ExitCode(failed)}
 			}
 			return cmp.Or(err, failed)

@@ -39,7 +39,7 @@ and started. The command says which settings wait.
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.Workspace, error) {
 				w, err := p.UpdateWorkspace(ctx, req)
 				if err == nil {
-					explainWaiting(w)
+					printPendingSettings(w)
 				}
 				return w, err
 			}, showWorkspace)
@@ -59,8 +59,8 @@ and started. The command says which settings wait.
 	return cmd
 }
 
-// explainWaiting prints the settings that will apply at the next start to standard error.
-func explainWaiting(w *pyro.Workspace) {
+// printPendingSettings prints the settings that will apply at the next start to standard error.
+func printPendingSettings(w *pyro.Workspace) {
 	if len(w.AppliesAtNextStart) == 0 {
 		return
 	}

@@ -36,7 +36,7 @@ func (c *Control) CallSandbox(ctx context.Context, by Actor, id string, call Cal
 	switch {
 	case err != nil || !call.NeedsMachine || b.Wanted != store.WantPaused:
 	case call.Resumes:
-		b, err = c.wake(ctx, by, id)
+		b, err = c.resume(ctx, by, id)
 	default:
 		err = fault.New(fault.Precondition, call.Method, id, "the sandbox is paused").WithHint("resume it")
 	}
@@ -58,7 +58,7 @@ func (c *Control) CallSandbox(ctx context.Context, by Actor, id string, call Cal
 		if result = s.Msg().GetResult(); result != nil {
 			return result, nil
 		}
-		if err := call.pass(s.Msg()); err != nil {
+		if err := call.forward(s.Msg()); err != nil {
 			return nil, err
 		}
 	}
@@ -71,8 +71,8 @@ func (c *Control) CallSandbox(ctx context.Context, by Actor, id string, call Cal
 	return nil, FromHost(s.Err())
 }
 
-// pass forwards a progress event or output to the caller.
-func (call Call) pass(m *hostv1.CallResponse) (err error) {
+// forward forwards a progress event or output to the caller.
+func (call Call) forward(m *hostv1.CallResponse) (err error) {
 	if b := m.GetStdout(); b != nil && call.Stdout != nil {
 		_, err = call.Stdout.Write(b)
 	}

@@ -116,7 +116,7 @@ func (f *follower) follow(ctx context.Context) (synced bool, err error) {
 		return false, err
 	}
 	f.answered(f.id, nil)
-	ids, err := f.unsettled(ctx, f.id, there)
+	ids, err := f.outOfSync(ctx, f.id, there)
 	if err != nil {
 		return false, err
 	}

@@ -29,7 +29,7 @@ const (
 // DialPort connects to a TCP port on a loopback address of a sandbox. It resumes a paused sandbox
 // and records the new state. ctx limits only the dialing. The connection has no half-close.
 func (c *Control) DialPort(ctx context.Context, by Actor, id string, port int) (net.Conn, error) {
-	b, err := c.wake(ctx, by, id)
+	b, err := c.resume(ctx, by, id)
 	if err != nil {
 		return nil, err
 	}
@@ -42,15 +42,15 @@ func (c *Control) DialPort(ctx context.Context, by Actor, id string, port int) (
 		return nil, err
 	}
 	// The host may have resumed the sandbox after Reconcile has recorded a pause for inactivity.
-	if _, err := c.wake(ctx, by, id); err != nil {
+	if _, err := c.resume(ctx, by, id); err != nil {
 		conn.Close()
 		return nil, err
 	}
 	return conn, nil
 }
 
-// wake resumes a sandbox that is recorded as paused.
-func (c *Control) wake(ctx context.Context, by Actor, id string) (b store.Sandbox, err error) {
+// resume resumes a sandbox that is recorded as paused.
+func (c *Control) resume(ctx context.Context, by Actor, id string) (b store.Sandbox, err error) {
 	b, err = c.store.Sandbox(ctx, by.TeamID, id)
 	if err != nil || b.Wanted != store.WantPaused {
 		return b, err

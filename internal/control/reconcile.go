@@ -31,12 +31,12 @@ func (c *Control) reconcileHost(ctx context.Context, host string, h Host) error 
 	if err != nil {
 		return fault.Wrap(err, "reconcile host", h.Name)
 	}
-	unsettled, err := c.unsettled(ctx, host, there)
+	outOfSync, err := c.outOfSync(ctx, host, there)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, id := range unsettled {
+	for _, id := range outOfSync {
 		errs = append(errs, c.compare(ctx, host, h, id, nil))
 	}
 	return errors.Join(errs...)
@@ -76,10 +76,10 @@ func untilSynced(stream *connect.ServerStreamForClient[hostv1.WatchResponse]) (m
 	return nil, FromHost(io.ErrUnexpectedEOF)
 }
 
-// unsettled returns the IDs of the sandboxes of a host whose records differ from the states of the
+// outOfSync returns the IDs of the sandboxes of a host whose records differ from the states of the
 // host, or are being changed. For the other sandboxes, it records the last activity and the sent
 // bytes.
-func (c *Control) unsettled(ctx context.Context, host string, there map[string]*hostv1.WatchResponse) (ids []string, err error) {
+func (c *Control) outOfSync(ctx context.Context, host string, there map[string]*hostv1.WatchResponse) (ids []string, err error) {
 	c.mu.Lock()
 	changing := slices.Collect(maps.Keys(c.locks)) // their records can become older than the states
 	c.mu.Unlock()
@@ -88,7 +88,7 @@ func (c *Control) unsettled(ctx context.Context, host string, there map[string]*
 		return nil, err
 	}
 	for _, b := range all {
-		if !settled(b, there[b.ID]) || slices.Contains(changing, b.ID) {
+		if !inSync(b, there[b.ID]) || slices.Contains(changing, b.ID) {
 			ids = append(ids, b.ID)
 		} else if err := c.observe(ctx, b, there[b.ID]); err != nil {
 			return nil, err
@@ -130,7 +130,7 @@ func (c *Control) compare(ctx context.Context, host string, h Host, id string, r
 	if err != nil {
 		return err
 	}
-	if reported != nil && reported.Status != "" && settled(b, reported) {
+	if reported != nil && reported.Status != "" && inSync(b, reported) {
 		if err := c.observe(ctx, b, reported); err != nil {
 			return err
 		}
@@ -142,7 +142,7 @@ func (c *Control) compare(ctx context.Context, host string, h Host, id string, r
 	}
 	switch {
 	case err != nil:
-	case settled(b, there[id]):
+	case inSync(b, there[id]):
 		err = c.pauseSpender(ctx, b, there[id].GetStatus())
 	default:
 		err = c.reconcile(ctx, h, b, there[id])
@@ -174,9 +174,9 @@ func (c *Control) reconcile(ctx context.Context, h Host, b store.Sandbox, there 
 	case status == statusRunning && b.Wanted == store.WantPaused && b.Status != statusPaused: // the pause was interrupted
 		status, err = pause(ctx, h, b)
 	case status == statusPaused && b.Wanted == store.WantRunning: // the host has paused it, because it was not used
-		_, err = c.store.Want(ctx, b.TeamID, b.ID, store.WantPaused, c.clock().UTC())
+		_, err = c.store.SetWanted(ctx, b.TeamID, b.ID, store.WantPaused, c.clock().UTC())
 	case status == statusRunning && b.Wanted == store.WantPaused: // the host has resumed it, because it was used
-		_, err = c.store.Want(ctx, b.TeamID, b.ID, store.WantRunning, c.clock().UTC())
+		_, err = c.store.SetWanted(ctx, b.TeamID, b.ID, store.WantRunning, c.clock().UTC())
 		if fault.KindOf(err) == fault.Exhausted {
 			status, err = pause(ctx, h, b)
 		}
@@ -191,9 +191,9 @@ func (c *Control) reconcile(ctx context.Context, h Host, b store.Sandbox, there 
 	return c.store.Report(ctx, b.ID, status, started, active, c.clock().UTC())
 }
 
-// settled reports whether the record of a sandbox agrees with its host, apart from the time of the
+// inSync reports whether the record of a sandbox agrees with its host, apart from the time of the
 // last activity.
-func settled(b store.Sandbox, there *hostv1.WatchResponse) bool {
+func inSync(b store.Sandbox, there *hostv1.WatchResponse) bool {
 	switch {
 	case !b.Made || b.Wanted == store.WantDeleted:
 		return false

@@ -50,7 +50,7 @@ func (c *Control) CreateSandbox(ctx context.Context, by Actor, req Create) (b st
 		span.End(err)
 	}()
 	b = store.Sandbox{
-		HostID: c.place(), TeamID: by.TeamID, Template: req.Template, VCPUs: req.VCPUs, MemoryMB: req.MemoryMB, DiskMB: req.DiskMB, TimeoutSec: req.TimeoutSec,
+		HostID: c.chooseHost(), TeamID: by.TeamID, Template: req.Template, VCPUs: req.VCPUs, MemoryMB: req.MemoryMB, DiskMB: req.DiskMB, TimeoutSec: req.TimeoutSec,
 		Metadata: req.Metadata,
 	}
 	if err := c.applyTemplate(ctx, &b); err != nil {
@@ -101,8 +101,8 @@ func (c *Control) tryAdd(ctx context.Context, n store.NewSandbox, build buildFun
 	return b, false, err
 }
 
-// place returns the host for a new sandbox.
-func (c *Control) place() string {
+// chooseHost returns the host for a new sandbox.
+func (c *Control) chooseHost() string {
 	for id := range c.hosts {
 		return id
 	}
@@ -149,7 +149,7 @@ func (c *Control) make(ctx context.Context, b store.Sandbox, build buildFunc) (s
 
 // discard removes a sandbox whose creation failed. If that fails, Reconcile removes it later.
 func (c *Control) discard(ctx context.Context, h Host, b store.Sandbox) {
-	_, err := c.store.Want(ctx, b.TeamID, b.ID, store.WantDeleted, c.clock())
+	_, err := c.store.SetWanted(ctx, b.TeamID, b.ID, store.WantDeleted, c.clock())
 	if err == nil {
 		err = c.destroy(ctx, h, b)
 	}
@@ -260,7 +260,7 @@ func (c *Control) changeLocked(ctx context.Context, by Actor, id, action string,
 	if err != nil {
 		return before, err
 	}
-	b, err = c.store.Want(ctx, by.TeamID, id, w, c.clock().UTC())
+	b, err = c.store.SetWanted(ctx, by.TeamID, id, w, c.clock().UTC())
 	if err != nil {
 		return before, err
 	}
@@ -269,7 +269,7 @@ func (c *Control) changeLocked(ctx context.Context, by Actor, id, action string,
 	defer cancel()
 	switch {
 	case err != nil && w != store.WantDeleted && refused(err):
-		if _, failed := c.store.Want(ctx, by.TeamID, id, before.Wanted, c.clock().UTC()); failed != nil {
+		if _, failed := c.store.SetWanted(ctx, by.TeamID, id, before.Wanted, c.clock().UTC()); failed != nil {
 			c.log.Error("restore the record of a sandbox", "sandbox", id, "error", failed)
 			c.look(b.HostID, id)
 		}

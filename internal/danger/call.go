@@ -131,9 +131,9 @@ func (c *checker) embedded(args []string) {
 			c.call(args[i+1:])
 			return
 		case slices.Contains(destroyers, name) && len(rest) > 0, isShell, runs:
-			c.harmOnly(func() { c.call(args[i+1:]) })
+			c.onlyHarmful(func() { c.call(args[i+1:]) })
 		case strings.Contains(a, " "):
-			c.harmOnly(func() { c.option(a) })
+			c.onlyHarmful(func() { c.option(a) })
 		}
 	}
 }

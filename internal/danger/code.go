@@ -64,7 +64,7 @@ var (
 // counts as a command or a path.
 func (c *checker) code(text string) {
 	c.rules.match(c.v, text)
-	c.spend(len(text) / 64)
+	c.countSteps(len(text) / 64)
 	if strings.Contains(text, unknown) || codeHides.MatchString(text) {
 		c.v.add(false, "cannot tell what the code does: %s", text)
 	}
@@ -98,6 +98,6 @@ func (c *checker) code(text string) {
 	}
 	words = append(words, strings.Join(words, " "), strings.Join(words, ""))
 	for _, command := range words {
-		c.harmOnly(func() { c.child(command) })
+		c.onlyHarmful(func() { c.child(command) })
 	}
 }

@@ -51,9 +51,9 @@ func (c *checker) wrapped(name string, args []string) {
 			c.option(a)
 		case isIn("ssh watch", name):
 			c.sh.cwd = ""
-			c.harmOnly(func() { c.script(strings.Join(args[i:], " ")) })
+			c.onlyHarmful(func() { c.script(strings.Join(args[i:], " ")) })
 		case isValue && strings.Contains(a, unknown):
-			c.harmOnly(func() { c.call(args[i:]) })
+			c.onlyHarmful(func() { c.call(args[i:]) })
 		default:
 			c.call(args[i:])
 		}

@@ -104,7 +104,7 @@ func isIn(list, word string) bool { return slices.Contains(strings.Fields(list),
 func (c *checker) applyRules(name string, args []string) {
 	command := strings.Join(args, " ")
 	words := strings.Join(append([]string{name}, args[1:]...), " ")
-	c.spend(len(words) / 16)
+	c.countSteps(len(words) / 16)
 	for i, p := range harmfulPatterns {
 		if p.MatchString(words) && !harmless.MatchString(words) {
 			c.harm("%s: %s", harmful[i].why, command)

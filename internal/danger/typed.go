@@ -54,16 +54,16 @@ func (t Typed) AtPrompt() Typed {
 	return t
 }
 
-// Keeps reports whether this state contains all the text in an earlier state.
-func (t Typed) Keeps(earlier Typed) bool {
+// Includes reports whether this state contains all the text in an earlier state.
+func (t Typed) Includes(earlier Typed) bool {
 	all := strings.Join([]string{t.Earlier, t.Pending, t.Line, t.After}, "\x00")
 	return strings.Contains(all, earlier.Earlier) && strings.Contains(all, earlier.Pending) &&
 		strings.Contains(all, earlier.Line) && strings.Contains(all, earlier.After)
 }
 
-// Hiding returns the state without the lines that were typed after an earlier state. It is for
-// lines that no shell has read and that must not be stored, such as passwords.
-func (t Typed) Hiding(earlier Typed) Typed {
+// WithoutSince returns the state without the lines that were typed after an earlier state. It is
+// for lines that no shell has read and that must not be stored, such as passwords.
+func (t Typed) WithoutSince(earlier Typed) Typed {
 	t.Reader, t.Earlier, t.Pending = earlier.Reader, earlier.Earlier, earlier.Pending
 	t.Safe = earlier.Safe
 	return t

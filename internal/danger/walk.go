@@ -39,8 +39,8 @@ func newChecker(r *Rules, v *Verdict, cwd string) *checker {
 // limit is the panic value that stops a check that needs too much work.
 type limit string
 
-// spend counts steps of work. Callers count one step per 64 bytes of a long text.
-func (c *checker) spend(steps int) {
+// countSteps counts steps of work. Callers count one step per 64 bytes of a long text.
+func (c *checker) countSteps(steps int) {
 	if c.steps += steps; c.steps > maxSteps {
 		panic(limit("it takes too many steps"))
 	}
@@ -48,7 +48,7 @@ func (c *checker) spend(steps int) {
 
 // enter counts one level of nesting, until the caller calls leave.
 func (c *checker) enter() (leave func()) {
-	c.spend(1)
+	c.countSteps(1)
 	if c.depth++; c.depth > maxDepth {
 		panic(limit("it is nested too deep"))
 	}
@@ -80,8 +80,8 @@ func (c *checker) harm(format string, args ...any) {
 // unclear reports a command if the text does not show which program it runs.
 func (c *checker) unclear(command string) { c.v.add(false, "cannot tell what runs: %s", command) }
 
-// harmOnly calls f. It discards the matches of f, unless one of them is harmful.
-func (c *checker) harmOnly(f func()) {
+// onlyHarmful calls f. It discards the matches of f, unless one of them is harmful.
+func (c *checker) onlyHarmful(f func()) {
 	before, found := c.v, &Verdict{}
 	c.v = found
 	defer func() {
@@ -95,7 +95,7 @@ func (c *checker) harmOnly(f func()) {
 // subshell calls f and afterwards restores the state of the shell.
 func (c *checker) subshell(f func()) {
 	before := c.sh
-	c.spend((len(before.vars) + len(before.funcs)) / 16)
+	c.countSteps((len(before.vars) + len(before.funcs)) / 16)
 	c.sh.vars, c.sh.funcs = maps.Clone(before.vars), maps.Clone(before.funcs)
 	f()
 	c.sh = before
@@ -159,7 +159,7 @@ func (c *checker) stmt(s *syntax.Stmt) {
 		c.out = *c.sh.in // $(< file)
 	}
 	c.sh.in = in
-	c.spend(len(c.out) / 64)
+	c.countSteps(len(c.out) / 64)
 	for _, t := range targets {
 		c.files[c.resolve(t)], c.out = c.out, ""
 	}

@@ -132,7 +132,7 @@ func (c *checker) value(w *syntax.Word) string {
 
 func (c *checker) expand(words []*syntax.Word, whole bool) (list []string) {
 	for _, w := range words {
-		c.spend(1)
+		c.countSteps(1)
 		config, ok := c.config(w, whole)
 		if !ok {
 			c.inside(w)
@@ -140,7 +140,7 @@ func (c *checker) expand(words []*syntax.Word, whole bool) (list []string) {
 			continue
 		}
 		for field, err := range expand.FieldsSeq(config, w) {
-			c.spend(1 + len(field)/64)
+			c.countSteps(1 + len(field)/64)
 			if err != nil {
 				field = unknown
 			}

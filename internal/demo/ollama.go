@@ -138,7 +138,7 @@ func (c *conversation) hold(ctx context.Context) error {
 			return c.end(string(m.Content))
 		}
 	}
-	if err := c.unable(); err != nil {
+	if err := c.fatalError(); err != nil {
 		return err
 	}
 	return fault.New(fault.Exhausted, "ask for model", c.req.Model, "it called the tool %d times in a row and did not answer", c.summary.Rounds).
@@ -148,7 +148,7 @@ func (c *conversation) hold(ctx context.Context) error {
 // end processes the model's final answer. It returns an error if the model did not use the tool.
 func (c *conversation) end(answer string) error {
 	c.log("answer", "%s", answer)
-	if err := c.unable(); err != nil {
+	if err := c.fatalError(); err != nil {
 		return err
 	}
 	if c.summary.Commands == 0 {
@@ -159,9 +159,9 @@ func (c *conversation) end(answer string) error {
 	return nil
 }
 
-// unable returns the error that prevented all commands. It returns nil if a command ran, or if the
-// model caused the error by a mistake.
-func (c *conversation) unable() error {
+// fatalError returns the error that prevented all commands. It returns nil if a command ran, or if
+// the model caused the error by a mistake.
+func (c *conversation) fatalError() error {
 	if kind := fault.KindOf(c.failed); c.summary.Commands > 0 || kind == fault.Invalid || kind == fault.NotFound {
 		return nil
 	}

@@ -48,7 +48,7 @@ const cleanupTimeout = 30 * time.Second
 func Tour(ctx context.Context, p *pyro.Pyro, req TourRequest) (*Report, error) {
 	began := time.Now()
 	t := &tour{pyro: p, req: req, report: &Report{Environment: pyro.DefaultEnvironment, Steps: []Step{}}}
-	err := t.give(ctx)
+	err := t.run(ctx)
 	t.report.OK = err == nil
 	if err != nil {
 		r := fault.ReportOf(err)
@@ -70,7 +70,7 @@ type tour struct {
 	id        string // ID of the workspace, or "" before it is created
 }
 
-func (t *tour) give(ctx context.Context) (err error) {
+func (t *tour) run(ctx context.Context) (err error) {
 	if t.temporary, err = os.MkdirTemp("", "pyro-demo-"); err != nil {
 		return fault.Wrap(err, "make temporary folder", "")
 	}

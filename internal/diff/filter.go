@@ -52,14 +52,14 @@ func (c *comparison) skip(ctx context.Context, before, after *Entry) (bool, erro
 			return false, errors.Join(err, ctx.Err())
 		}
 	}
-	if ignored && !seemEqual(before, after) {
+	if ignored && !sameMetadata(before, after) {
 		c.result.Summary.Ignored++
 	}
 	return ignored, nil
 }
 
-// seemEqual reports whether the two listings agree on a path. It does not read content.
-func seemEqual(before, after *Entry) bool {
+// sameMetadata reports whether the two listings agree on a path. It does not read content.
+func sameMetadata(before, after *Entry) bool {
 	if before == nil || after == nil || before.Mode != after.Mode || before.Link != after.Link {
 		return false
 	}

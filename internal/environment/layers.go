@@ -162,8 +162,8 @@ func OpenTree(ref *ImageRef) (*Tree, error) {
 	return &Tree{fsys, []io.Closer{file}}, nil
 }
 
-// Over puts a layer on top of a tree. The tree then includes the layer.
-func (l *Layers) Over(ctx context.Context, tree *Tree, digest string) error {
+// Apply puts a layer on top of a tree. The tree then includes the layer.
+func (l *Layers) Apply(ctx context.Context, tree *Tree, digest string) error {
 	return l.store.over(ctx, tree, digest)
 }
 

@@ -60,9 +60,9 @@ func stepsOf(format string, args []any) (steps []Step) {
 	return steps
 }
 
-// HintFor returns the outermost hint in err's chain, or "". The function say formats the actions of
-// the hint.
-func HintFor(err error, say func(Action) string) string {
+// HintFor returns the outermost hint in err's chain, or "". The function format formats the actions
+// of the hint.
+func HintFor(err error, format func(Action) string) string {
 	e := hinting(err)
 	if e == nil || e.steps == nil {
 		return HintOf(err)
@@ -70,7 +70,7 @@ func HintFor(err error, say func(Action) string) string {
 	var b strings.Builder
 	for _, s := range e.steps {
 		if s.Action != nil {
-			b.WriteString(say(*s.Action))
+			b.WriteString(format(*s.Action))
 		} else {
 			b.WriteString(s.Text)
 		}

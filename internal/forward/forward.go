@@ -47,7 +47,7 @@ type Port struct {
 func Listen(number int, dial Dial, failed func(error)) (*Port, error) {
 	l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(number)))
 	if err != nil {
-		return nil, notOpened(number, err)
+		return nil, errNotOpened(number, err)
 	}
 	p := &Port{Number: l.Addr().(*net.TCPAddr).Port, listener: l.(*net.TCPListener), dial: dial, failed: failed, clients: make(chan struct{}, maxClients)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
@@ -57,7 +57,7 @@ func Listen(number int, dial Dial, failed func(error)) (*Port, error) {
 
 const opListen = "listen on port"
 
-func notOpened(number int, err error) error {
+func errNotOpened(number int, err error) error {
 	subject := strconv.Itoa(number)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):

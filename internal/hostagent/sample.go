@@ -176,10 +176,10 @@ func processorTimes(u workspace.Usage) (machine, all time.Duration, ok bool) {
 
 // pointOf returns the point for an interval. Its parameters include the length of the interval and
 // the processor time that the machine used in the interval.
-func pointOf(u workspace.Usage, worked, of time.Duration, vcpus int) point {
+func pointOf(u workspace.Usage, cpuTime, of time.Duration, vcpus int) point {
 	p := point{MemBytes: u.MemBytes, DiskBytes: u.DiskBytes}
 	if of > 0 && vcpus > 0 {
-		p.CPU = min(max(100*float64(worked)/float64(of)/float64(vcpus), 0), 100)
+		p.CPU = min(max(100*float64(cpuTime)/float64(of)/float64(vcpus), 0), 100)
 	}
 	return p
 }

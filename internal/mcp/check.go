@@ -28,7 +28,7 @@ func (t Tool) accept(args json.RawMessage) (json.RawMessage, error) {
 // make. The path names the value in errors.
 func (t Tool) fit(s *jsonschema.Schema, value json.RawMessage, path string) (json.RawMessage, error) {
 	if t.lenient {
-		value = loosened(s, value)
+		value = coerce(s, value)
 	}
 	switch s.Type {
 	case "string":

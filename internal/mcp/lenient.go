@@ -16,9 +16,9 @@ func (t Tool) Lenient() Tool {
 	return t
 }
 
-// loosened converts a value to the type in the schema if its meaning is clear. It does not change
+// coerce converts a value to the type in the schema if its meaning is clear. It does not change
 // other values. The check refuses those.
-func loosened(s *jsonschema.Schema, value json.RawMessage) json.RawMessage {
+func coerce(s *jsonschema.Schema, value json.RawMessage) json.RawMessage {
 	switch {
 	case s.Type == "integer":
 		if number, ok := wholeNumber(unquoted(value)); ok {

@@ -167,7 +167,7 @@ func (t Tool) result(ctx context.Context, args json.RawMessage, report func(stri
 
 // onlyText refuses arguments with something that is not text. Otherwise it would be replaced.
 func (t Tool) onlyText(args json.RawMessage) error {
-	err := runes.NoText(args)
+	err := runes.CheckText(args)
 	if err == nil {
 		return nil
 	}
@@ -175,7 +175,7 @@ func (t Tool) onlyText(args json.RawMessage) error {
 	var given map[string]json.RawMessage
 	if json.Unmarshal(args, &given) == nil {
 		for name, value := range given {
-			if runes.NoText(value) != nil {
+			if runes.CheckText(value) != nil {
 				what = fmt.Sprintf("the argument %.80q", name)
 			}
 		}

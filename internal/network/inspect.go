@@ -75,7 +75,7 @@ func (p Plan) inspect4(b []byte) packet {
 		k.verdict = dhcpRequest
 	case from != p.Address.Addr():
 		return k.refuse("its source address is not the machine's")
-	case nowhere(k.to.Addr()):
+	case onlyInsideHost(k.to.Addr()):
 		return k.refuse("its destination is never on a link")
 	case k.to.Addr().IsMulticast(), k.to.Addr() == broadcast, k.to.Addr() == p.last():
 		return k.noise("multicast")
@@ -89,9 +89,9 @@ func (p Plan) inspect4(b []byte) packet {
 	return k
 }
 
-// nowhere reports whether an address is valid only inside a host. The stack would drop packets to
-// such addresses without a record.
-func nowhere(a netip.Addr) bool { return a.IsLoopback() || a.IsUnspecified() || a.Is4In6() }
+// onlyInsideHost reports whether an address is valid only inside a host. The stack would drop
+// packets to such addresses without a record.
+func onlyInsideHost(a netip.Addr) bool { return a.IsLoopback() || a.IsUnspecified() || a.Is4In6() }
 
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
@@ -131,7 +131,7 @@ func (p Plan) inspect6(b []byte) packet {
 	k := packet{protocol: protocolName(tcpip.TransportProtocolNumber(ip.NextHeader())), ttl: ip.HopLimit(), body: b[header.IPv6MinimumSize:][:ip.PayloadLength()]}
 	k.to = netip.AddrPortFrom(to, portOf(k, true))
 	switch {
-	case nowhere(to):
+	case onlyInsideHost(to):
 		return k.refuse("its destination is never on a link")
 	case k.protocol == "icmpv6":
 		return p.inspectICMP6(k, from)

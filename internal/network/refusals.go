@@ -12,11 +12,11 @@ type Refusal struct {
 	Reason string `json:"reason"`
 }
 
-// maxWatched is the maximum number of different targets that Refusals counts. maxTold is the
+// maxWatched is the maximum number of different targets that Refusals counts. maxReturned is the
 // maximum number of targets that it returns.
 const (
-	maxWatched = 1000
-	maxTold    = 8
+	maxWatched  = 1000
+	maxReturned = 8
 )
 
 // Refusals collects what the network refuses between WatchRefusals and Stop. It is safe for
@@ -67,7 +67,7 @@ func (r *Refusals) add(rec Record) {
 		return
 	}
 	r.seen[target] = true
-	if len(r.first) < maxTold {
+	if len(r.first) < maxReturned {
 		r.first = append(r.first, Refusal{target, rec.Refused})
 	}
 }

@@ -14,7 +14,7 @@ import (
 type check struct {
 	tree    Tree
 	seen    map[string]*Entry // Results of Stat. An element is nil if there is no entry.
-	leaving map[string]bool   // Paths that the patch deletes or renames.
+	vacated map[string]bool   // Paths that the patch deletes or renames.
 	now     map[string]*node  // Files and links that the patch has written so far.
 	held    int               // Total size of the content in now, in bytes.
 	steps   int               // Number of comparisons left, see maxSteps.
@@ -256,7 +256,7 @@ func (c *check) arrives(ctx context.Context, p string) error {
 	if err != nil {
 		return err
 	}
-	if e != nil && !e.Mode.IsDir() && !c.leaving[p] { // a directory might become empty
+	if e != nil && !e.Mode.IsDir() && !c.vacated[p] { // a directory might become empty
 		return conflict(p, "it exists already")
 	}
 	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
@@ -265,7 +265,7 @@ func (c *check) arrives(ctx context.Context, p string) error {
 			return err
 		}
 		switch {
-		case e == nil || e.Mode.IsDir() || c.leaving[dir]:
+		case e == nil || e.Mode.IsDir() || c.vacated[dir]:
 		case e.Mode&fs.ModeSymlink != 0:
 			return beyond(p, dir)
 		default:

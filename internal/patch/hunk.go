@@ -44,12 +44,12 @@ func (p *parser) hunk(converted bool) (hunk, error) {
 	start := *p
 	if p.counted(number(numbers[2], 1), number(numbers[4], 1)) {
 		k.body = p.text[start.at:p.at]
-		if p.looksContinued() {
-			p.readLonger(&k, start.reader)
+		if p.continuesHunk() {
+			p.readBeyondCounts(&k, start.reader)
 		}
 	} else {
 		p.reader = start.reader
-		if err := p.recounted(); err != nil {
+		if err := p.skipToEnd(); err != nil {
 			return k, err
 		}
 		k.body = trimEmptyLines(p.text[start.at:p.at])
@@ -60,8 +60,8 @@ func (p *parser) hunk(converted bool) (hunk, error) {
 	return k, nil
 }
 
-// looksContinued reports whether the next line can belong to the hunk before it.
-func (p *parser) looksContinued() bool {
+// continuesHunk reports whether the next line can belong to the hunk before it.
+func (p *parser) continuesHunk() bool {
 	after := p.reader
 	for !after.ended() && len(bytes.TrimSuffix(after.peek(), []byte("\r"))) == 0 {
 		after.skip()
@@ -69,12 +69,12 @@ func (p *parser) looksContinued() bool {
 	return !after.endsHunk() && sign(after.peek()) != 0
 }
 
-// readLonger reads the lines after the end of a hunk according to its counts, if all of them look
-// like hunk lines. If another hunk follows them, the counts are wrong.
-func (p *parser) readLonger(k *hunk, start reader) {
+// readBeyondCounts reads the lines after the end of a hunk according to its counts, if all of them
+// look like hunk lines. If another hunk follows them, the counts are wrong.
+func (p *parser) readBeyondCounts(k *hunk, start reader) {
 	longer := *p
 	longer.reader = start
-	if longer.recounted() != nil {
+	if longer.skipToEnd() != nil {
 		return
 	}
 	body := trimEmptyLines(p.text[start.at:longer.at])
@@ -176,8 +176,8 @@ func (p *parser) counted(old, now int) bool {
 	return true
 }
 
-// recounted skips all lines before the next line that certainly ends the hunk.
-func (p *parser) recounted() error {
+// skipToEnd skips all lines before the next line that certainly ends the hunk.
+func (p *parser) skipToEnd() error {
 	for first := true; !p.endsHunk(); first = false {
 		line := p.peek()
 		if s := sign(line); s == 0 || s == '\\' && first {

@@ -74,7 +74,7 @@ func (p *patching) locate(k *hunk, n int, old lines) (at int, err error) {
 	}
 	bare := k.before == 0 && k.after == 0
 	if at < p.done || k.after == 0 && at+k.old != p.lines.count() || bare && at != max(want, 0) || !p.matches(at, old) {
-		return 0, p.misplaced(k, n, want, old)
+		return 0, p.errMisplaced(k, n, want, old)
 	}
 	if p.drift = at - stated; p.drift != 0 {
 		p.moved++
@@ -116,7 +116,7 @@ func (p *patching) nearest(k *hunk, at int, old lines) bool {
 // line in its header.
 func (p *patching) search(k *hunk, n, want int, old lines) (int, error) {
 	if p.applied(k, want) {
-		return 0, p.misplaced(k, n, want, old)
+		return 0, p.errMisplaced(k, n, want, old)
 	}
 	var found []int
 	for at := 0; at <= p.lines.count()-k.old && len(found) < 4 && *p.steps > 0; at++ {
@@ -128,7 +128,7 @@ func (p *patching) search(k *hunk, n, want int, old lines) (int, error) {
 	case *p.steps <= 0:
 		return 0, fault.New(fault.Exhausted, op, p.path, "the search for the hunks takes too long: their line numbers are wrong, and they match too many lines")
 	case len(found) == 0:
-		return 0, p.misplaced(k, n, want, old)
+		return 0, p.errMisplaced(k, n, want, old)
 	case len(found) > 1:
 		var where []string
 		for _, at := range found {

@@ -13,8 +13,8 @@ func (p *patching) conflict(k *hunk, n int, format string, args ...any) error {
 	return (&Conflict{Path: p.path, Hunk: n, Header: printable([]byte(k.header)), Reason: fmt.Sprintf(format, args...)}).fault()
 }
 
-// misplaced returns the conflict for a hunk that does not match at the line where it must apply.
-func (p *patching) misplaced(k *hunk, n, want int, old lines) error {
+// errMisplaced returns the conflict for a hunk that does not match at the line where it must apply.
+func (p *patching) errMisplaced(k *hunk, n, want int, old lines) error {
 	switch {
 	case p.applied(k, want):
 		return p.conflict(k, n, "is applied already: the file has its result from line %d on", want+1)

@@ -14,7 +14,7 @@ import (
 // operations returns the steps that turn the tree into the result of the patch.
 func (c *check) operations(ctx context.Context) ([]Operation, error) {
 	removed := map[string]Verb{}
-	for p := range c.leaving {
+	for p := range c.vacated {
 		if c.now[p] == nil {
 			removed[p] = Remove
 		}
@@ -47,7 +47,7 @@ func (c *check) operations(ctx context.Context) ([]Operation, error) {
 // false.
 func (c *check) operation(p string, n *node, seen *Entry) (Operation, bool) {
 	o := Operation{Do: WriteFile, Path: p, Seen: seen, Source: n.source, Mode: n.mode &^ fs.ModeType, Content: n.data}
-	same := seen != nil && seen.Mode.Type() == n.mode.Type() && !c.leaving[p]
+	same := seen != nil && seen.Mode.Type() == n.mode.Type() && !c.vacated[p]
 	switch {
 	case n.mode&fs.ModeSymlink != 0:
 		o.Do, o.Link, o.Content, o.Mode = WriteLink, string(n.data), nil, 0

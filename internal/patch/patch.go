@@ -159,7 +159,7 @@ func Check(ctx context.Context, text []byte, tree Tree) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &check{tree: tree, seen: map[string]*Entry{}, leaving: map[string]bool{}, now: map[string]*node{}, steps: maxSteps}
+	c := &check{tree: tree, seen: map[string]*Entry{}, vacated: map[string]bool{}, now: map[string]*node{}, steps: maxSteps}
 	if err := c.route(ctx, sections); err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ func (r *routes) route(ctx context.Context, s *section) error {
 
 func (r *routes) changes(s *section) error {
 	s.again = r.made[s.path] || r.changed[s.path]
-	if !s.again && r.leaving[s.path] {
+	if !s.again && r.vacated[s.path] {
 		return invalid(s.line, "%.200q is changed after it was deleted or renamed", s.path)
 	}
 	r.changed[s.path] = !r.made[s.path]
@@ -72,17 +72,17 @@ func (r *routes) changes(s *section) error {
 // section has removed that file. Otherwise it is the file that an earlier section created.
 func (r *routes) takes(s *section, from string, missing bool) error {
 	switch {
-	case s.status == Renamed && (r.changed[from] || r.made[from] && r.leaving[from]):
+	case s.status == Renamed && (r.changed[from] || r.made[from] && r.vacated[from]):
 		return invalid(s.line, "%.200q is renamed after it was changed or replaced: the rename could mean the old file or the new one", from)
-	case r.made[from] && (missing || r.leaving[from]):
+	case r.made[from] && (missing || r.vacated[from]):
 		s.again = true
 		delete(r.made, from)
 		return nil
-	case r.leaving[from]:
+	case r.vacated[from]:
 		return invalid(s.line, "%.200q is deleted or renamed twice", from)
 	}
 	s.again = r.changed[from]
 	delete(r.changed, from)
-	r.leaving[from] = true
+	r.vacated[from] = true
 	return nil
 }

@@ -32,8 +32,8 @@ func path(d dirs.Dirs, s State) string {
 	return filepath.Join(d.Prepared(), hex.EncodeToString(sum[:16])+".json")
 }
 
-// recall reads the note for a machine. The note is empty if its file is missing or unreadable.
-func recall(d dirs.Dirs, s State) note {
+// readNote reads the note for a machine. The note is empty if its file is missing or unreadable.
+func readNote(d dirs.Dirs, s State) note {
 	var n note
 	b, err := os.ReadFile(path(d, s))
 	if err != nil || json.Unmarshal(b, &n) != nil || n.Environment != s.Environment {

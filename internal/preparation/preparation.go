@@ -1,6 +1,6 @@
 // Package preparation reports how fast the next start of a machine will be: warm, cold or stale.
 //
-// A machine is warm if all files for its start exist and are up to date. [Look] asks the
+// A machine is warm if all files for its start exist and are up to date. [Check] asks the
 // environment store and the drivers each time. [Remember] writes a note that a machine was
 // prepared, with the parts that it depends on. The note is used only to explain why files must be
 // created again.
@@ -57,7 +57,7 @@ func (m Machine) spec(root machine.Root) machine.Spec {
 	return s
 }
 
-// State is the result of [Look].
+// State is the result of [Check].
 type State struct {
 	Environment string // the full name of the environment
 	Digest      string // digest of the installed image; empty if there is none
@@ -69,10 +69,10 @@ type State struct {
 	parts map[string]string
 }
 
-// Look checks which files the next start of such a machine will find. It does not create files,
+// Check checks which files the next start of such a machine will find. It does not create files,
 // boot a machine or download anything. It returns an error if this host can't start such a machine,
 // or if the environment can't exist.
-func Look(ctx context.Context, cfg Config, m Machine) (State, error) {
+func Check(ctx context.Context, cfg Config, m Machine) (State, error) {
 	s := State{Environment: m.Environment, Network: m.Network, Status: Cold}
 	var root machine.Root
 	image, err := cfg.Store.Find(ctx, m.Environment, cfg.Progress)
@@ -101,7 +101,7 @@ func Look(ctx context.Context, cfg Config, m Machine) (State, error) {
 		s.Status, s.Reason = Stale, r.Missing
 	default:
 		s.Reason = r.Missing
-		if changed := recall(cfg.Dirs, s).changed(r.Parts); changed != "" {
+		if changed := readNote(cfg.Dirs, s).changed(r.Parts); changed != "" {
 			s.Status, s.Reason = Stale, s.Reason+", for "+changed
 		}
 	}

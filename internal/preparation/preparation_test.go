@@ -118,7 +118,7 @@ func newHost(t *testing.T) *host {
 
 func (h *host) look(m Machine, want Status, why string) State {
 	h.t.Helper()
-	s, err := Look(h.t.Context(), h.cfg, m)
+	s, err := Check(h.t.Context(), h.cfg, m)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -203,10 +203,10 @@ func TestWarmColdStale(t *testing.T) {
 
 func TestNothingToLookAt(t *testing.T) {
 	h := newHost(t)
-	if _, err := Look(t.Context(), h.cfg, Machine{Environment: "debain:12", Isolation: machine.Auto}); fault.KindOf(err) != fault.NotFound {
+	if _, err := Check(t.Context(), h.cfg, Machine{Environment: "debain:12", Isolation: machine.Auto}); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("invalid name: got %v", err)
 	}
-	_, err := Look(t.Context(), h.cfg, Machine{Environment: "debian:12", Isolation: machine.KVM})
+	_, err := Check(t.Context(), h.cfg, Machine{Environment: "debian:12", Isolation: machine.KVM})
 	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "kvm: no /dev/kvm") || fault.HintOf(err) == "" {
 		t.Errorf("unavailable isolation: got %v", err)
 	}

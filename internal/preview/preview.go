@@ -100,7 +100,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, p Port) {
 	}
 	if !v.LinkEnds.IsZero() && r.URL.Query().Has(linkParameter) {
 		http.SetCookie(w, h.cookie(r, linkKind+pass.Link.Reveal(), v.LinkEnds))
-		if navigates(r) {
+		if isNavigation(r) {
 			clean := url.URL{Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: withoutLink(r.URL.RawQuery)}
 			redirect(w, local(clean.String()))
 			return
@@ -198,8 +198,8 @@ func sameSandbox(r *http.Request, p Port, domains []string) bool {
 	return ok && from.ID == p.ID && from.Domain == p.Domain
 }
 
-// navigates reports whether a browser will show the answer to a request as a page.
-func navigates(r *http.Request) bool {
+// isNavigation reports whether a browser will show the answer to a request as a page.
+func isNavigation(r *http.Request) bool {
 	if mode := r.Header.Get("Sec-Fetch-Mode"); mode != "" && mode != "navigate" {
 		return false
 	}
@@ -211,7 +211,7 @@ func navigates(r *http.Request) bool {
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p Port, pass control.PreviewPass, err error) {
 	unknown := errors.Is(err, control.ErrUnauthenticated)
 	switch {
-	case unknown && navigates(r) && !r.URL.Query().Has(linkParameter):
+	case unknown && isNavigation(r) && !r.URL.Query().Has(linkParameter):
 		redirect(w, h.origin(r, p.Domain)+PagePath+"?"+url.Values{
 			"sandbox": {p.ID}, "port": {strconv.Itoa(p.Number)}, "path": {r.URL.RequestURI()},
 		}.Encode())

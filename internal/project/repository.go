@@ -31,15 +31,15 @@ const (
 	maxAlternates     = 100
 )
 
-// Outside returns the repository of a checkout if its .git leads out of the folder top. The
-// checkout is top or below it, and only top is copied. Outside returns nil if the .git can be
-// copied as it is.
+// ExternalRepository returns the repository of a checkout if its .git leads out of the folder top.
+// The checkout is top or below it, and only top is copied. ExternalRepository returns nil if the
+// .git can be copied as it is.
 //
 // The files of a checkout can come from a machine. So a repository outside must name the checkout
 // as its own, and a repository in the folder must have its objects there. Otherwise, and if the
-// repository can't be copied, Outside returns an error that says how to help.
-func Outside(ctx context.Context, top, checkout string) (*Repository, error) {
-	r, err := outside(ctx, resolveLinks(top), resolveLinks(checkout))
+// repository can't be copied, ExternalRepository returns an error that says how to help.
+func ExternalRepository(ctx context.Context, top, checkout string) (*Repository, error) {
+	r, err := externalRepository(ctx, resolveLinks(top), resolveLinks(checkout))
 	if err == nil && r != nil && r.link == "" {
 		r.config, err = r.newConfig(ctx)
 	}
@@ -49,7 +49,7 @@ func Outside(ctx context.Context, top, checkout string) (*Repository, error) {
 	return r, nil
 }
 
-func outside(ctx context.Context, top, checkout string) (*Repository, error) {
+func externalRepository(ctx context.Context, top, checkout string) (*Repository, error) {
 	at := filepath.Join(checkout, ".git")
 	info, err := os.Lstat(at)
 	switch {
@@ -99,7 +99,7 @@ func ofFile(ctx context.Context, top, checkout, at string) (*Repository, error) 
 		return nil, fmt.Errorf("its repository %q does not exist on this host. Copy a clone instead", dir)
 	}
 	if inside(top, dir) && isFolder(filepath.Join(top, ".git")) {
-		if r, err := outside(ctx, top, top); r == nil && err == nil {
+		if r, err := externalRepository(ctx, top, top); r == nil && err == nil {
 			if !filepath.IsAbs(named) {
 				return nil, nil
 			}

@@ -70,7 +70,7 @@ func TestACopiedCheckoutIsComplete(t *testing.T) {
 			script(t, dir, dir, `cp -a "$0" "$1"`, host, copied)
 			replaced := 0
 			for _, checkout := range []string{".", below} {
-				r, err := Outside(context.Background(), host, filepath.Join(host, checkout))
+				r, err := ExternalRepository(context.Background(), host, filepath.Join(host, checkout))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -116,20 +116,20 @@ func TestARepositoryThatCantBeCopied(t *testing.T) {
 		if strings.Contains(top, "/") {
 			from = filepath.Dir(at)
 		}
-		if r, err := Outside(context.Background(), from, at); r != nil || err == nil || !strings.Contains(err.Error(), says) {
+		if r, err := ExternalRepository(context.Background(), from, at); r != nil || err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %+v, %v, not %q", top, r, err, says)
 		}
 	}
 	for _, top := range []string{"main", "plain", "only", "super", "nothing"} {
-		if r, err := Outside(context.Background(), filepath.Join(dir, top), filepath.Join(dir, top)); r != nil || err != nil {
+		if r, err := ExternalRepository(context.Background(), filepath.Join(dir, top), filepath.Join(dir, top)); r != nil || err != nil {
 			t.Errorf("%s: %+v, %v", top, r, err)
 		}
 	}
-	if r, err := Outside(context.Background(), filepath.Join(dir, "super"), filepath.Join(dir, "super/sub")); r != nil || err != nil {
+	if r, err := ExternalRepository(context.Background(), filepath.Join(dir, "super"), filepath.Join(dir, "super/sub")); r != nil || err != nil {
 		t.Errorf("a submodule of a copied project: %+v, %v", r, err)
 	}
 	script(t, dir, dir, "cd moved-away; git worktree repair 2>/dev/null")
-	if r, err := Outside(context.Background(), filepath.Join(dir, "moved-away"), filepath.Join(dir, "moved-away")); r == nil || err != nil {
+	if r, err := ExternalRepository(context.Background(), filepath.Join(dir, "moved-away"), filepath.Join(dir, "moved-away")); r == nil || err != nil {
 		t.Errorf("after the repair: %v", err)
 	}
 }

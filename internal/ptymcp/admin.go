@@ -10,11 +10,11 @@ import (
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
-// nothing is the request type of tools without arguments.
-type nothing struct{}
+// noArguments is the request type of tools without arguments.
+type noArguments struct{}
 
 // closeAll is pty_close_all. It closes the sessions of all owners.
-func (s *Server) closeAll(ctx context.Context, _ nothing, _ func(string)) (mcp.Plain, error) {
+func (s *Server) closeAll(ctx context.Context, _ noArguments, _ func(string)) (mcp.Plain, error) {
 	all, err := s.sessions.List()
 	for _, info := range all {
 		if e := s.sessions.Close(ctx, info.ID); fault.KindOf(e) != fault.NotFound {
@@ -51,8 +51,8 @@ func (s *Server) setCwd(_ context.Context, req cwdRequest, _ func(string)) (*cwd
 }
 
 // getCwd is get_default_cwd.
-func (s *Server) getCwd(context.Context, nothing, func(string)) (*cwdResult, error) {
-	_, cwd := s.present()
+func (s *Server) getCwd(context.Context, noArguments, func(string)) (*cwdResult, error) {
+	_, cwd := s.currentLimits()
 	return &cwdResult{Cwd: orNull(cwd)}, nil
 }
 
@@ -80,8 +80,8 @@ func (s *Server) setLimits(_ context.Context, req limitsRequest, _ func(string))
 }
 
 // getLimits is get_limits.
-func (s *Server) getLimits(context.Context, nothing, func(string)) (*Limits, error) {
-	l, _ := s.present()
+func (s *Server) getLimits(context.Context, noArguments, func(string)) (*Limits, error) {
+	l, _ := s.currentLimits()
 	return &l, nil
 }
 
@@ -99,7 +99,7 @@ type metrics struct {
 }
 
 // metrics is pty_metrics.
-func (s *Server) metrics(ctx context.Context, _ nothing, _ func(string)) (*metrics, error) {
+func (s *Server) metrics(ctx context.Context, _ noArguments, _ func(string)) (*metrics, error) {
 	all, err := s.sessions.List()
 	if err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ type health struct {
 }
 
 // health is pty_health.
-func (s *Server) health(context.Context, nothing, func(string)) (*health, error) {
+func (s *Server) health(context.Context, noArguments, func(string)) (*health, error) {
 	all, err := s.sessions.List()
 	return &health{err == nil, age(s.began), len(all), s.config.MaxSessions}, err
 }

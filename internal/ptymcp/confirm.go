@@ -113,7 +113,7 @@ func (s *Server) confirm(ctx context.Context, req confirmRequest, _ func(string)
 	if strings.TrimSpace(req.Command) == "" && req.SessionID == "" {
 		return nil, fault.Newf(fault.Invalid, "command is required")
 	}
-	v, elsewhere := s.wouldRun(req)
+	v, elsewhere := s.checkCommand(req)
 	what := "run on this computer"
 	r := confirm.Request{Command: req.Command, Owner: req.Owner, Scope: req.Scope, Justification: req.Justification}
 	if req.SessionID != "" {
@@ -121,7 +121,7 @@ func (s *Server) confirm(ctx context.Context, req confirmRequest, _ func(string)
 		if err != nil {
 			return nil, err
 		}
-		if v, err = s.wouldEnter(ctx, info, req.Command); err != nil {
+		if v, err = s.checkInput(ctx, info, req.Command); err != nil {
 			return nil, err
 		}
 		elsewhere = danger.Verdict{}
@@ -154,10 +154,10 @@ func (s *Server) confirm(ctx context.Context, req confirmRequest, _ func(string)
 	return result, err
 }
 
-// wouldRun returns the findings in a command, in the folder that pty_spawn would choose. If the
+// checkCommand returns the findings in a command, in the folder that pty_spawn would choose. If the
 // request has no folder, elsewhere contains the findings in /.
-func (s *Server) wouldRun(req confirmRequest) (here, elsewhere danger.Verdict) {
-	_, defaultCwd := s.present()
+func (s *Server) checkCommand(req confirmRequest) (here, elsewhere danger.Verdict) {
+	_, defaultCwd := s.currentLimits()
 	at := danger.Start{Cwd: req.Cwd, Env: req.Env}
 	if folder, err := workingFolder(req.Cwd, defaultCwd, req.Command); err == nil {
 		at.Cwd = folder
@@ -170,9 +170,9 @@ func (s *Server) wouldRun(req confirmRequest) (here, elsewhere danger.Verdict) {
 	return here, elsewhere
 }
 
-// wouldEnter returns the findings in text that would be typed into a session now. The text is
+// checkInput returns the findings in text that would be typed into a session now. The text is
 // checked with Enter at its end.
-func (s *Server) wouldEnter(ctx context.Context, info session.Info, data string) (danger.Verdict, error) {
+func (s *Server) checkInput(ctx context.Context, info session.Info, data string) (danger.Verdict, error) {
 	state, err := openTyped(ctx, info)
 	if err != nil {
 		return danger.Verdict{}, fault.Wrap(err, "use session", info.ID)

@@ -102,7 +102,7 @@ func (k *killing) round(t *testing.T, kind int) {
 	}
 	k.readAll(t, k.moment())
 	for _, r := range k.read {
-		k.goesOn(t, r, kind == 0 || kind == 1 && r.backend == session.Tmux || kind == 2 && r.backend == session.Subprocess)
+		k.checkRunning(t, r, kind == 0 || kind == 1 && r.backend == session.Tmux || kind == 2 && r.backend == session.Subprocess)
 	}
 	k.readAll(t, k.moment())
 	k.end(t)
@@ -111,8 +111,8 @@ func (k *killing) round(t *testing.T, kind int) {
 
 func (k *killing) moment() time.Duration { return time.Duration(k.random.IntN(40)) * time.Millisecond }
 
-// goesOn checks whether a session still runs, as it should. It recovers the session if necessary.
-func (k *killing) goesOn(t *testing.T, r *readBoth, should bool) {
+// checkRunning checks whether a session still runs, as it should. It recovers the session if necessary.
+func (k *killing) checkRunning(t *testing.T, r *readBoth, should bool) {
 	t.Helper()
 	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(2 * time.Millisecond) {
 		var st struct {

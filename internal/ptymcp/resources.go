@@ -72,7 +72,7 @@ func (s *Server) readScreen(ctx context.Context, uri string) (string, error) {
 	if !may(info) {
 		return "", fault.New(fault.Permission, "read resource", info.ID, "no tool was called with its owner by this connection").WithHint("%s?owner=NAME", uri)
 	}
-	look, err := lookAt(ctx, info)
+	look, err := currentScreen(ctx, info)
 	if err != nil {
 		return "", err
 	}

@@ -27,24 +27,25 @@ func (s *Server) screen(ctx context.Context, req target, _ func(string)) (*scree
 		return nil, err
 	}
 	touch(info)
-	look, err := lookAt(ctx, info)
+	look, err := currentScreen(ctx, info)
 	if err != nil {
 		return nil, err
 	}
 	return &screenResult{strings.Join(look.Screen, "\n"), look.Row, look.Col, look.Alternate, info.Size.Cols, info.Size.Rows, look.Hint}, nil
 }
 
-// lookAt returns the current screen of a session, or the last screen if the session has ended.
-func lookAt(ctx context.Context, info session.Info) (*session.Look, error) {
+// currentScreen returns the current screen of a session, or the last screen if the session has
+// ended.
+func currentScreen(ctx context.Context, info session.Info) (*session.Look, error) {
 	a, err := info.Ask(ctx, session.Request{Op: session.OpLook})
 	if err != nil && a.Ended {
-		return lastLook(info)
+		return finalScreen(info)
 	}
 	return a.Look, err
 }
 
-// lastLook returns the screen of an ended session.
-func lastLook(info session.Info) (*session.Look, error) {
+// finalScreen returns the screen of an ended session.
+func finalScreen(info session.Info) (*session.Look, error) {
 	log, err := info.Folder.Log(session.Output)
 	if err != nil {
 		return nil, fault.Wrap(err, "look at session", info.ID)

@@ -143,8 +143,8 @@ func (s *Server) forget(most int) error {
 	return err
 }
 
-// present returns the current limits and the default working folder; empty: not set.
-func (s *Server) present() (Limits, string) {
+// currentLimits returns the current limits and the default working folder; empty: not set.
+func (s *Server) currentLimits() (Limits, string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.limits, s.cwd

@@ -96,7 +96,7 @@ func (s *Server) confirmed(ctx context.Context, spec session.Spec, c confirmatio
 
 // spec returns the spec of the session that a request describes. It fills in the defaults.
 func (s *Server) spec(req spawnRequest) (session.Spec, error) {
-	limits, defaultCwd := s.present()
+	limits, defaultCwd := s.currentLimits()
 	backend := cmp.Or(req.Backend, session.Backend(s.config.Backend))
 	cwd := cmp.Or(req.Cwd, "/workspace") // a path in the machine
 	if backend != session.Workspace {

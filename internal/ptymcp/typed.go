@@ -179,7 +179,7 @@ func (t *typedState) keep(next entries) error {
 	if len(text) > slotSize-slotHead {
 		return fault.Newf(fault.Exhausted, "the record of its input would have %d bytes", len(text))
 	}
-	forgotten := t.number > 0 && !(next.Shell.Keeps(t.last.Shell) && next.Foreground.Keeps(t.last.Foreground))
+	forgotten := t.number > 0 && !(next.Shell.Includes(t.last.Shell) && next.Foreground.Includes(t.last.Foreground))
 	t.last = next
 	if err := t.write(text); err != nil || !forgotten {
 		return err

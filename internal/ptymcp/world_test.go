@@ -84,7 +84,7 @@ func newWorld(t testing.TB, e env) *world {
 	w := &world{root: t.TempDir() + "/sessions"}
 	w.Server = New(e.config(t), w.root, os.Executable, "1")
 	t.Cleanup(func() {
-		if _, err := w.closeAll(context.Background(), nothing{}, nil); err != nil {
+		if _, err := w.closeAll(context.Background(), noArguments{}, nil); err != nil {
 			t.Error(err)
 		}
 		w.Close()

@@ -93,7 +93,7 @@ func (s *Server) typeChecked(ctx context.Context, info session.Info, input sessi
 			return v, err
 		}
 	}
-	if hiding := next.Hiding(state.now); hiding != next && oneLine(input.Data) {
+	if hiding := next.WithoutSince(state.now); hiding != next && oneLine(input.Data) {
 		a, err := info.Ask(ctx, session.Request{Op: session.OpCount})
 		if err == nil && a.Count.Hidden {
 			next = hiding

@@ -105,7 +105,7 @@ func (m Method) split(params json.RawMessage) (rest json.RawMessage, o options, 
 		return nil, o, fault.New(fault.Invalid, m.Name, "", "params must be an object")
 	}
 	for name, value := range given {
-		if err := runes.NoText(value); err != nil {
+		if err := runes.CheckText(value); err != nil {
 			return nil, o, fault.New(fault.Invalid, m.Name, "", "the parameter %.80q must be text: %w", name, err)
 		}
 	}

@@ -16,16 +16,16 @@ type message struct {
 // sender serializes the messages to the client. It has no buffer: the method send blocks until the
 // writer receives the message.
 type sender struct {
-	messages chan message
-	last     chan struct{} // closed after the last message
-	written  chan struct{} // closed when write has returned
-	gone     chan struct{} // closed when the client has stopped reading
-	leave    func()        // closes gone
+	messages   chan message
+	last       chan struct{} // closed after the last message
+	written    chan struct{} // closed when write has returned
+	gone       chan struct{} // closed when the client has stopped reading
+	disconnect func()        // closes gone
 }
 
 func newSender() *sender {
 	o := &sender{messages: make(chan message), last: make(chan struct{}), written: make(chan struct{}), gone: make(chan struct{})}
-	o.leave = sync.OnceFunc(func() { close(o.gone) })
+	o.disconnect = sync.OnceFunc(func() { close(o.gone) })
 	return o
 }
 
@@ -39,7 +39,7 @@ func (o *sender) write(to io.Writer) error {
 				m.begun()
 			}
 			if _, err := to.Write(m.text); err != nil {
-				o.leave()
+				o.disconnect()
 				return err
 			}
 		case <-o.last:

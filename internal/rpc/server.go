@@ -44,14 +44,14 @@ type client struct {
 
 	mu      sync.Mutex
 	calls   map[string]*Call // running calls by id
-	leaving bool
+	closing bool
 	running sync.WaitGroup
 }
 
 var (
-	errLeft     = fault.Newf(fault.Canceled, "the client has disconnected")
-	errSlow     = fault.Newf(fault.Timeout, "the call did not end within the time that remains after the end of the input")
-	errCanceled = fault.Newf(fault.Canceled, "the client cancelled the call")
+	errDisconnected = fault.Newf(fault.Canceled, "the client has disconnected")
+	errSlow         = fault.Newf(fault.Timeout, "the call did not end within the time that remains after the end of the input")
+	errCanceled     = fault.Newf(fault.Canceled, "the client cancelled the call")
 )
 
 // Serve serves one client on a pair of streams, and closes both. When the client closes its input,
@@ -64,7 +64,7 @@ func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser
 	c := &client{Server: s, ctx: ctx, to: newSender(), calls: map[string]*Call{}}
 	go func() {
 		if c.to.write(out) != nil {
-			cancel(errLeft)
+			cancel(errDisconnected)
 		}
 	}()
 	heard := make(chan struct{})
@@ -78,7 +78,7 @@ func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser
 		cancel(c.finish(out))
 	}
 	in.Close()
-	giveUp := time.AfterFunc(s.drain, c.to.leave)
+	giveUp := time.AfterFunc(s.drain, c.to.disconnect)
 	defer giveUp.Stop()
 	c.await()
 	close(c.to.last)
@@ -112,13 +112,13 @@ func (c *client) finish(out io.Writer) error {
 			return errSlow
 		}
 	}
-	return errLeft
+	return errDisconnected
 }
 
 // await refuses new calls and waits for the running calls.
 func (c *client) await() {
 	c.mu.Lock()
-	c.leaving = true
+	c.closing = true
 	c.mu.Unlock()
 	c.running.Wait()
 }
@@ -166,8 +166,8 @@ func (c *client) begin(r request) *failure {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.leaving:
-		return failed(errLeft)
+	case c.closing:
+		return failed(errDisconnected)
 	case c.calls[id] != nil:
 		return refused(codeRequest, fault.Invalid, "a call with the id %s is running", id)
 	case len(c.calls) == MaxCalls:

@@ -229,7 +229,7 @@ func TestKilledClient(t *testing.T) {
 	soon(t, w.began)
 	say.Close()
 	hear.Close()
-	if err := soon(t, w.ended); err != errLeft {
+	if err := soon(t, w.ended); err != errDisconnected {
 		t.Error(err)
 	}
 	if err := soon(t, served); err != nil {
@@ -240,7 +240,7 @@ func TestKilledClient(t *testing.T) {
 // TestDisconnect checks that calls end when the client closes its input but the time limit is over,
 // or when it stops reading. They must also end when the server shuts down.
 func TestDisconnect(t *testing.T) {
-	for name, leave := range map[string]func(p *peer, cancel func()){
+	for name, disconnect := range map[string]func(p *peer, cancel func()){
 		"no more input": func(p *peer, _ func()) { p.say.Close() },
 		"no reader":     func(p *peer, _ func()) { p.hear.Close(); p.call(2, "echo", "{}") },
 		"ended":         func(_ *peer, cancel func()) { cancel() },
@@ -252,7 +252,7 @@ func TestDisconnect(t *testing.T) {
 			p := w.connect(ctx, t)
 			p.call(1, "wait", "{}")
 			soon(t, w.began)
-			leave(p, cancel)
+			disconnect(p, cancel)
 			kind := fault.Canceled
 			if name == "no more input" {
 				kind = fault.Timeout

@@ -35,7 +35,7 @@ func TestNoText(t *testing.T) {
 		`"\ud800"`: true, `"\udc00"`: true, `"\ud83dx\ude00"`: true, `"\ud83d\ud83d\ude00"`: true, `"\\\ud800"`: true, `"\ude00\ud83d"`: true, "\"\xff\"": true, `"\ud800`: true,
 		`\`: false, `"\u12`: false, `"\uzzzz"`: false, ``: false,
 	} {
-		if err := NoText([]byte(text)); bad != (err != nil) {
+		if err := CheckText([]byte(text)); bad != (err != nil) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -54,7 +54,7 @@ func FuzzNoText(f *testing.F) {
 		if strings.Contains(text, "\ufffd") || strings.Contains(strings.ToLower(text), "\\ufffd") {
 			return
 		}
-		if err := NoText([]byte(text)); replaced != (err != nil) {
+		if err := CheckText([]byte(text)); replaced != (err != nil) {
 			t.Fatalf("%q became %q: %v", text, decoded, err)
 		}
 	})

@@ -113,13 +113,13 @@ func (l *lastPart) Read(b []byte) (int, error) {
 	return n, io.EOF
 }
 
-// impatient reads the body of a request. It fails if no data arrives for some time.
-type impatient struct {
+// timeoutBody reads the body of a request. It fails if no data arrives for some time.
+type timeoutBody struct {
 	io.ReadCloser
 	connection *http.ResponseController
 }
 
-func (i *impatient) Read(b []byte) (int, error) {
+func (i *timeoutBody) Read(b []byte) (int, error) {
 	i.connection.SetReadDeadline(time.Now().Add(quiet))
 	n, err := i.ReadCloser.Read(b)
 	i.connection.SetReadDeadline(time.Time{}) // the next request of the connection has none

@@ -142,7 +142,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if strings.HasSuffix(r.URL.Path, streamWrite) {
-		r.Body = &impatient{r.Body, http.NewResponseController(w)}
+		r.Body = &timeoutBody{r.Body, http.NewResponseController(w)}
 		s.mux.ServeHTTP(w, r)
 		return
 	}
@@ -212,7 +212,7 @@ func itemsOf[Record, Item any](all []Record, item func(Record) Item) []Item {
 var onlyText = huma.Format{
 	Marshal: huma.DefaultJSONFormat.Marshal,
 	Unmarshal: func(data []byte, v any) error {
-		if err := runes.NoText(data); err != nil {
+		if err := runes.CheckText(data); err != nil {
 			return fault.Newf(fault.Invalid, "the body must be text: %w", err)
 		}
 		return json.Unmarshal(rpc.Tolerant(data), v)

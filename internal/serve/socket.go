@@ -66,7 +66,7 @@ func parseFrame(kind websocket.MessageType, message []byte) (f frame, err error)
 	if kind != websocket.MessageText {
 		return f, fault.Newf(fault.Invalid, "a binary frame: frames must be text")
 	}
-	if err := runes.NoText(message); err != nil {
+	if err := runes.CheckText(message); err != nil {
 		return f, fault.Newf(fault.Invalid, "a frame must be text: %w", err)
 	}
 	err = json.Unmarshal(rpc.Tolerant(message), &f)

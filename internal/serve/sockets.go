@@ -23,7 +23,7 @@ type sockets struct {
 	open      map[*socket]struct{}
 	empty     chan struct{} // closed when ending is set and no socket is open
 	ending    bool
-	strangers int // sockets of clients that have not sent their API key
+	anonymous int // sockets of clients that have not sent their API key
 }
 
 func newSockets() sockets {
@@ -52,22 +52,22 @@ func (all *sockets) remove(c *socket) {
 
 // reserve counts a client that has not sent its API key yet. It fails if there are too many. The
 // caller must call done; further calls of done do nothing.
-func (all *sockets) reserve(stranger bool) (done func(), err error) {
+func (all *sockets) reserve(anonymous bool) (done func(), err error) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	switch {
 	case all.ending:
 		return nil, fault.Newf(fault.Unavailable, goingAway)
-	case !stranger:
+	case !anonymous:
 		return func() {}, nil
-	case all.strangers == maxStrangers:
+	case all.anonymous == maxStrangers:
 		return nil, fault.Newf(fault.Exhausted, "too many connections wait for their API key").WithHint("send an API key in the header " + keyHeader)
 	}
-	all.strangers++
+	all.anonymous++
 	return sync.OnceFunc(func() {
 		all.mu.Lock()
 		defer all.mu.Unlock()
-		all.strangers--
+		all.anonymous--
 	}), nil
 }
 

@@ -13,11 +13,11 @@ import (
 
 // Person is a terminal that a person uses, and its settings for Attach.
 type Person struct {
-	Stdin  io.Reader // input; Attach does not wait for a blocked read when it returns
-	Stdout io.Writer // output
-	Size   Size      // size of the person's terminal; Attach sets it on the session
-	Resize <-chan Size
-	Leave  byte // key that leaves the session; it is not typed into the session
+	Stdin     io.Reader // input; Attach does not wait for a blocked read when it returns
+	Stdout    io.Writer // output
+	Size      Size      // size of the person's terminal; Attach sets it on the session
+	Resize    <-chan Size
+	DetachKey byte // key that leaves the session; it is not typed into the session
 }
 
 const (
@@ -26,7 +26,7 @@ const (
 	attachWait   = 20 * time.Second
 )
 
-var errLeft = errors.New("left")
+var errDetached = errors.New("left")
 
 // Attach connects a person's terminal to a session until the session ends, the person leaves, or
 // ctx ends. Attach reports whether the person left. It first prints the latest output again. It
@@ -50,7 +50,7 @@ func (i Info) Attach(ctx context.Context, p Person) (left bool, err error) {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	if errors.Is(err, errLeft) {
+	if errors.Is(err, errDetached) {
 		return true, nil
 	}
 	return false, err
@@ -75,7 +75,7 @@ func (i Info) followSize(ctx context.Context, sizes <-chan Size) {
 	}
 }
 
-// pass types the person's input into the session until the person presses the key p.Leave.
+// pass types the person's input into the session until the person presses p.DetachKey.
 func (i Info) pass(ctx context.Context, cancel context.CancelCauseFunc, p Person) {
 	buffer := make([]byte, 32<<10)
 	for {
@@ -84,7 +84,7 @@ func (i Info) pass(ctx context.Context, cancel context.CancelCauseFunc, p Person
 			return
 		}
 		typed, leaves := buffer[:n], false
-		if at := bytes.IndexByte(typed, p.Leave); at >= 0 {
+		if at := bytes.IndexByte(typed, p.DetachKey); at >= 0 {
 			typed, leaves = typed[:at], true
 		}
 		if len(typed) > 0 {
@@ -94,7 +94,7 @@ func (i Info) pass(ctx context.Context, cancel context.CancelCauseFunc, p Person
 			}
 		}
 		if leaves || err != nil {
-			cancel(errLeft)
+			cancel(errDetached)
 			return
 		}
 	}

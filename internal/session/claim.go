@@ -70,7 +70,7 @@ func (m *Manager) Attach(ctx context.Context, id, client string) error {
 func (m *Manager) Detach(ctx context.Context, id, client string) error {
 	return m.changeClaims(ctx, id, Event{Event: "detach", Client: client}, func(one *claimed, _ []*claimed, _ time.Time) error {
 		if held := one.claim.Client; held != "" && held != client {
-			return wrongClient(held)
+			return errOtherClient(held)
 		}
 		one.claim.Client, one.claim.Since = "", time.Time{}
 		return nil
@@ -112,7 +112,7 @@ func (m *Manager) transfer(ctx context.Context, id, event, from, to, reason stri
 			return fault.Newf(fault.Precondition, "it is not attached").WithHint("pty_attach")
 		case from:
 		default:
-			return wrongClient(one.claim.Client)
+			return errOtherClient(one.claim.Client)
 		}
 		for _, other := range group {
 			if other.claim.Client != "" {
@@ -133,10 +133,10 @@ func (m *Manager) CheckClaim(id, client string) error {
 	if client == "" {
 		return fault.New(fault.Precondition, "use session", id, "client_id is required: it is attached to a client").WithHint("pty_status shows which")
 	}
-	return fault.Wrap(wrongClient(l.Client), "use session", id)
+	return fault.Wrap(errOtherClient(l.Client), "use session", id)
 }
 
-func wrongClient(held string) error {
+func errOtherClient(held string) error {
 	return fault.Newf(fault.Precondition, "it is attached to the client %q", held).WithHint("pty_status shows the lease; pty_takeover takes it")
 }
 
@@ -162,7 +162,7 @@ func (m *Manager) changeClaims(ctx context.Context, id string, e Event, change f
 	if err != nil {
 		return err
 	}
-	one, group, err := m.sharing(id, all)
+	one, group, err := m.claimGroup(id, all)
 	if err != nil {
 		return err
 	}
@@ -193,9 +193,9 @@ func (m *Manager) changeClaims(ctx context.Context, id string, e Event, change f
 	return nil
 }
 
-// sharing returns a session, and the running sessions that share the claim of that session. The
+// claimGroup returns a session, and the running sessions that share the claim of that session. The
 // group includes the session itself.
-func (m *Manager) sharing(id string, claims map[string]Claim) (one *claimed, group []*claimed, err error) {
+func (m *Manager) claimGroup(id string, claims map[string]Claim) (one *claimed, group []*claimed, err error) {
 	info, err := m.Get(id)
 	if err != nil {
 		return nil, nil, err

@@ -21,7 +21,7 @@ type claimModel struct {
 	last   []string
 }
 
-// sharing returns the running sessions that share the claim of a session.
+// claimGroup returns the running sessions that share the claim of a session.
 func (m *claimModel) sharing(s int) (all []int) {
 	for other, group := range m.group {
 		if group == m.group[s] && !m.ended[other] {

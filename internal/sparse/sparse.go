@@ -82,7 +82,7 @@ func search(fd int, size int64) (data Ranges, holes bool, err error) {
 	if size < scanned {
 		return nil, false, nil
 	}
-	file := preader(fd)
+	file := fdReader(fd)
 	found := 0
 	block := make([]byte, Block)
 	for i := range int64(samples) {
@@ -103,10 +103,10 @@ func search(fd int, size int64) (data Ranges, holes bool, err error) {
 	return data, err == nil && data.Bytes() < size, err
 }
 
-// preader reads a descriptor without changing its offset.
-type preader int
+// fdReader reads a descriptor without changing its offset.
+type fdReader int
 
-func (fd preader) ReadAt(b []byte, at int64) (n int, err error) {
+func (fd fdReader) ReadAt(b []byte, at int64) (n int, err error) {
 	for n < len(b) {
 		m, err := unix.Pread(int(fd), b[n:], at+int64(n))
 		switch {

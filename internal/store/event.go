@@ -73,13 +73,13 @@ func cut(text string) string {
 	return strings.ToValidUTF8(text[:MaxEventText-len("…")], "") + "…"
 }
 
-// Note adds an event for an operation that started at the time began. It discards the event if the
-// workspace has been reset since that time, or no longer exists.
-func (s *Store) Note(ctx context.Context, id string, e Event, began time.Time) error {
-	return s.record(ctx, func(tx *sql.Tx) error { return note(ctx, tx, id, e, began) })
+// AddEvent adds an event for an operation that started at the time began. It discards the event if
+// the workspace has been reset since that time, or no longer exists.
+func (s *Store) AddEvent(ctx context.Context, id string, e Event, began time.Time) error {
+	return s.record(ctx, func(tx *sql.Tx) error { return addEvent(ctx, tx, id, e, began) })
 }
 
-func note(ctx context.Context, tx *sql.Tx, id string, e Event, began time.Time) error {
+func addEvent(ctx context.Context, tx *sql.Tx, id string, e Event, began time.Time) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO events (workspace_id, kind, sequence, at, detail)
 		SELECT w.id, $2, 1 + (SELECT coalesce(max(sequence), 0) FROM events WHERE workspace_id = w.id AND kind = $2), $3, $4
 		FROM workspaces w WHERE w.id = $1 AND w.last_reset_at <= $5`, id, e.Kind, nanos(e.At), text(e.Detail.Texts(cut)), nanos(began))

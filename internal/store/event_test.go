@@ -34,11 +34,11 @@ func TestEvents(t *testing.T) {
 	check(t, s.AddWorkspace(ctx, sample("ws-2")))
 	const written = 2*MaxEvents + 3
 	for n := 1; n <= written; n++ {
-		check(t, s.Note(ctx, "ws-1", Event{Kind: EventWrite, At: born.Add(time.Duration(n)), Detail: Detail{Path: fmt.Sprint(n), Files: 1, Bytes: int64(n)}}, born))
+		check(t, s.AddEvent(ctx, "ws-1", Event{Kind: EventWrite, At: born.Add(time.Duration(n)), Detail: Detail{Path: fmt.Sprint(n), Files: 1, Bytes: int64(n)}}, born))
 	}
 	long := strings.Repeat("ö", MaxEventText)
-	check(t, s.Note(ctx, "ws-1", Event{Kind: EventPatch, At: born, Detail: Detail{Path: "\xff", Host: long, Paths: make([]string, 2*MaxEventPaths), LinesAdded: 3}}, born))
-	check(t, s.Note(ctx, "ws-3", Event{Kind: EventPatch, At: born}, born)) // this workspace does not exist
+	check(t, s.AddEvent(ctx, "ws-1", Event{Kind: EventPatch, At: born, Detail: Detail{Path: "\xff", Host: long, Paths: make([]string, 2*MaxEventPaths), LinesAdded: 3}}, born))
+	check(t, s.AddEvent(ctx, "ws-3", Event{Kind: EventPatch, At: born}, born)) // this workspace does not exist
 
 	events := work(t, s).Events
 	if len(events) != 1+MaxEvents {
@@ -58,11 +58,11 @@ func TestEvents(t *testing.T) {
 
 	reset := born.Add(time.Hour)
 	check(t, s.Reset(ctx, "ws-1", Disks{}, reset))
-	check(t, s.Note(ctx, "ws-1", Event{Kind: EventWrite, At: reset.Add(1)}, reset.Add(-1)))
+	check(t, s.AddEvent(ctx, "ws-1", Event{Kind: EventWrite, At: reset.Add(1)}, reset.Add(-1)))
 	if left := work(t, s).Events; len(left) != 0 {
 		t.Errorf("events after a reset: got %+v, want none", left)
 	}
-	check(t, s.Note(ctx, "ws-1", Event{Kind: EventWrite, At: reset.Add(2)}, reset.Add(1)))
+	check(t, s.AddEvent(ctx, "ws-1", Event{Kind: EventWrite, At: reset.Add(2)}, reset.Add(1)))
 	if all := work(t, s).Events; len(all) != 1 || all[0].Sequence != 1 {
 		t.Errorf("after it: %+v", all)
 	}
@@ -140,7 +140,7 @@ func TestMigration(t *testing.T) {
 		check(t, db.Close())
 
 		s := open(t, dir)
-		check(t, s.Note(t.Context(), "ws-1", Event{Kind: EventWrite, At: born}, born))
+		check(t, s.AddEvent(t.Context(), "ws-1", Event{Kind: EventWrite, At: born}, born))
 		if w := work(t, s); w.Name != "fix" || len(w.Events) != 1 || !w.CreatedAt.Equal(born) {
 			t.Errorf("form %d: %+v", before, w)
 		}

@@ -86,7 +86,7 @@ func (s *Store) DeleteSnapshot(ctx context.Context, id, name string, events ...E
 			return cmp.Or(err, noSnapshot(id, name))
 		}
 		for _, e := range events {
-			if err := note(ctx, tx, id, e, e.At); err != nil {
+			if err := addEvent(ctx, tx, id, e, e.At); err != nil {
 				return err
 			}
 		}

@@ -275,7 +275,7 @@ func TestShapeOfTheMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	w, err := s.Workspace(ctx, "ws-1")
-	if err != nil || w.Spec.Present() != small || w.Spec.Shape() != (Shape{4, 2048, false}) {
+	if err != nil || w.Spec.CurrentShape() != small || w.Spec.Shape() != (Shape{4, 2048, false}) {
 		t.Errorf("after an update: %+v, %v", w.Spec, err)
 	}
 	before := w.Spec
@@ -301,7 +301,7 @@ func write(dir string) {
 			fmt.Println("failed:", err)
 			return
 		}
-		if err := s.Note(context.Background(), id, Event{Kind: EventWrite, At: born}, born); err != nil {
+		if err := s.AddEvent(context.Background(), id, Event{Kind: EventWrite, At: born}, born); err != nil {
 			fmt.Println("failed:", err)
 			return
 		}

@@ -87,8 +87,8 @@ type Shape struct {
 // Shape returns the shape of the next machine that boots.
 func (s Spec) Shape() Shape { return Shape{s.VCPUCount, s.MemMiB, s.Networked()} }
 
-// Present returns the shape of the running or saved machine.
-func (s Spec) Present() Shape {
+// CurrentShape returns the shape of the running or saved machine.
+func (s Spec) CurrentShape() Shape {
 	if s.Machine != nil {
 		return *s.Machine
 	}

@@ -237,7 +237,7 @@ func (m *Machine) reach(ctx context.Context, keep *Persistent, fresh bool, link 
 	own := identity(m.ID, keep)
 	own.FreshRoot = fresh
 	if link != nil {
-		own.Network = seenFromInside(link)
+		own.Network = guestNetwork(link)
 	}
 	m.own = own
 	renew := c.Renew
@@ -261,8 +261,8 @@ func (m *Machine) reach(ctx context.Context, keep *Persistent, fresh bool, link 
 	return nil
 }
 
-// seenFromInside returns the network configuration that the agent sets in the machine.
-func seenFromInside(n *machine.Network) *client.Network {
+// guestNetwork returns the network configuration that the agent sets in the machine.
+func guestNetwork(n *machine.Network) *client.Network {
 	return &client.Network{
 		MAC: n.MAC, Address: n.Address, Gateway: n.Gateway, Address6: n.Address6, Gateway6: n.Gateway6, DNS: []netip.Addr{n.Gateway}, MTU: n.MTU,
 	}

@@ -49,7 +49,7 @@ func Look(ctx context.Context, m *workspace.Manager, p Preparation) (State, erro
 	if err != nil {
 		return State{}, err
 	}
-	return preparation.Look(ctx, cfg, p.Machine)
+	return preparation.Check(ctx, cfg, p.Machine)
 }
 
 func config(m *workspace.Manager, p Preparation) (preparation.Config, error) {

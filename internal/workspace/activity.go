@@ -10,17 +10,17 @@ import (
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// note records an operation that has succeeded, with secrets redacted. began is when the operation
-// started. If the operation needs a machine, began is the time after connecting, so that a reset in
-// between is noticed. If the record can't be written, note ignores that: an error would suggest
-// that the operation failed.
-func (m *Manager) note(ctx context.Context, w store.Workspace, began time.Time, kind store.EventKind, d store.Detail) {
+// addEvent records an operation that has succeeded, with secrets redacted. began is when the
+// operation started. If the operation needs a machine, began is the time after connecting, so that
+// a reset in between is noticed. If the record can't be written, addEvent ignores that: an error
+// would suggest that the operation failed.
+func (m *Manager) addEvent(ctx context.Context, w store.Workspace, began time.Time, kind store.EventKind, d store.Detail) {
 	ctx = context.WithoutCancel(ctx) // the operation has succeeded, even if the caller has gone
 	hide, err := m.redactor(ctx, w)
 	if err != nil {
 		return
 	}
-	_ = m.Store.Note(ctx, w.ID, store.Event{Kind: kind, At: time.Now(), Detail: d.Texts(hide.Text)}, began)
+	_ = m.Store.AddEvent(ctx, w.ID, store.Event{Kind: kind, At: time.Now(), Detail: d.Texts(hide.Text)}, began)
 }
 
 // Activity is a summary of the work in a workspace since it was created or last reset.

@@ -147,7 +147,7 @@ func TestWhatIsDoneStaysDone(t *testing.T) {
 	w := create(t, m)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	m.note(ctx, w.Workspace, w.CreatedAt, store.EventWrite, store.Detail{Path: "/workspace/f"})
+	m.addEvent(ctx, w.Workspace, w.CreatedAt, store.EventWrite, store.Detail{Path: "/workspace/f"})
 	if got := activityText(t, m, w.ID); !strings.HasPrefix(got, "write 1 /workspace/f ") {
 		t.Errorf("activity after its caller gave up: got %q", got)
 	}

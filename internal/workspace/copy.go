@@ -64,7 +64,7 @@ func (m *Manager) CopyIn(ctx context.Context, id, source, dest string, o CopyInO
 	if err != nil {
 		return done, fault.Wrap(err, "copy into workspace", id)
 	}
-	m.note(ctx, w, began, store.EventSync, store.Detail{Path: done.Dest, Host: done.Source, Files: done.Files, Bytes: done.Bytes})
+	m.addEvent(ctx, w, began, store.EventSync, store.Detail{Path: done.Dest, Host: done.Source, Files: done.Files, Bytes: done.Bytes})
 	return done, nil
 }
 

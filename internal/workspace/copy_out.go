@@ -50,7 +50,7 @@ func (m *Manager) CopyOut(ctx context.Context, id, source, dest string, o CopyOu
 	if err != nil {
 		return done, fault.Wrap(err, "copy from workspace", id)
 	}
-	m.note(ctx, w, began, store.EventExport, store.Detail{Path: done.Source, Host: done.Dest, Artifact: artifact, Files: done.Files, Bytes: done.Bytes})
+	m.addEvent(ctx, w, began, store.EventExport, store.Detail{Path: done.Source, Host: done.Dest, Artifact: artifact, Files: done.Files, Bytes: done.Bytes})
 	return done, nil
 }
 

@@ -238,6 +238,6 @@ func (m *Manager) ExportDisk(ctx context.Context, id, output string, force bool,
 		image.Size = info.Size()
 	}
 	image.Allocated, err = disk.Allocated(absolute)
-	m.note(ctx, w, time.Now(), store.EventExport, store.Detail{Path: "/", Host: absolute, Artifact: ArtifactDisk, Bytes: image.Size})
+	m.addEvent(ctx, w, time.Now(), store.EventExport, store.Detail{Path: "/", Host: absolute, Artifact: ArtifactDisk, Bytes: image.Size})
 	return image, err
 }

@@ -55,9 +55,9 @@ func fromUser(text string) (string, error) {
 	return name, nil
 }
 
-// Outside returns the absolute path for a path relative to /workspace, as a text for the user; see
-// [listing.Escape].
-func Outside(below string) string { return listing.Escape(path.Join(Path, below)) }
+// AbsolutePath returns the absolute path for a path relative to /workspace, as a text for the user;
+// see [listing.Escape].
+func AbsolutePath(below string) string { return listing.Escape(path.Join(Path, below)) }
 
 // Entry describes a file in a workspace.
 type Entry = listing.Entry
@@ -126,7 +126,7 @@ func (m *Manager) ReadFile(ctx context.Context, id, name string, most int) (Text
 	}
 	t, err := textOf(content.Bytes(), most, max(e.Size, int64(content.Len())))
 	if err != nil {
-		return t, fault.Wrap(err, "read", Outside(below)).(*fault.Error).WithHint("%s", fault.Act("workspace_export", "pyro workspace export %s %s --output FILE", id, Outside(below)))
+		return t, fault.Wrap(err, "read", AbsolutePath(below)).(*fault.Error).WithHint("%s", fault.Act("workspace_export", "pyro workspace export %s %s --output FILE", id, AbsolutePath(below)))
 	}
 	return t, nil
 }
@@ -161,9 +161,9 @@ func (m *Manager) WriteFile(ctx context.Context, id, name string, content []byte
 	case below == "":
 		return fault.New(fault.Invalid, "write", Path, "it is a folder")
 	case len(content) > MaxWrite:
-		return fault.New(fault.Exhausted, "write", Outside(below), "%d bytes: at most %d", len(content), MaxWrite).WithHint("%s", fault.Act("workspace_sync_push", "pyro workspace sync push %s SOURCE", id))
+		return fault.New(fault.Exhausted, "write", AbsolutePath(below), "%d bytes: at most %d", len(content), MaxWrite).WithHint("%s", fault.Act("workspace_sync_push", "pyro workspace sync push %s SOURCE", id))
 	case !utf8.Valid(content) || bytes.IndexByte(content, 0) >= 0:
-		return fault.New(fault.Invalid, "write", Outside(below), "the content is not text: %s", kindOfBytes(content)).WithHint("%s", fault.Act("workspace_sync_push", "pyro workspace sync push %s SOURCE", id))
+		return fault.New(fault.Invalid, "write", AbsolutePath(below), "the content is not text: %s", kindOfBytes(content)).WithHint("%s", fault.Act("workspace_sync_push", "pyro workspace sync push %s SOURCE", id))
 	}
 	t, err := m.Tree(ctx, id)
 	if err != nil {

@@ -40,9 +40,9 @@ func (m *Manager) ApplyPatch(ctx context.Context, id string, text []byte) (*patc
 	}
 	done := store.Detail{Files: len(plan.Files), LinesAdded: plan.Summary.LinesAdded, LinesRemoved: plan.Summary.LinesRemoved}
 	for _, f := range plan.Files[:min(len(plan.Files), store.MaxEventPaths)] {
-		done.Paths = append(done.Paths, Outside(f.Path))
+		done.Paths = append(done.Paths, AbsolutePath(f.Path))
 	}
-	m.note(ctx, w, began, store.EventPatch, done)
+	m.addEvent(ctx, w, began, store.EventPatch, done)
 	return plan, nil
 }
 

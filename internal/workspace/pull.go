@@ -99,7 +99,7 @@ func (m *Manager) Pull(ctx context.Context, id string, o PullOptions) (Pulled, e
 			return done, fault.Wrap(err, "fetch the commits of workspace", id)
 		}
 	}
-	m.note(ctx, s.record, began, store.EventExport, store.Detail{
+	m.addEvent(ctx, s.record, began, store.EventExport, store.Detail{
 		Path: Path, Host: folder, Artifact: ArtifactChanges, Files: int(done.Counts.Created + done.Counts.Replaced), Bytes: done.Counts.Bytes,
 	})
 	return done, nil

@@ -133,7 +133,7 @@ func (r *reader) list(ctx context.Context, path string, deep bool, each func(lis
 	case !begun:
 		return r.client.List(ctx, path, deep, each) // reports the error as for other workspaces
 	}
-	return fault.Wrap(err, "list", Outside(path))
+	return fault.Wrap(err, "list", AbsolutePath(path))
 }
 
 // file opens a regular file, and follows no links. If there is no such file, the error is

@@ -83,7 +83,7 @@ func ignoredIn(ctx context.Context, folder string, all bool) func(ctx context.Co
 // folder.
 func gitIn(folder string) func(ctx context.Context, checkout string) (archive.GitFiles, string) {
 	return func(ctx context.Context, checkout string) (archive.GitFiles, string) {
-		r, err := project.Outside(ctx, folder, filepath.Join(folder, checkout))
+		r, err := project.ExternalRepository(ctx, folder, filepath.Join(folder, checkout))
 		if err != nil {
 			return nil, err.Error()
 		}

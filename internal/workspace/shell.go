@@ -58,7 +58,7 @@ func (s *Shells) Run(ctx context.Context, tag string, c program.Command) (Shell,
 // recorded records that a shell was opened, unless err is set. It returns opened and err.
 func (s *Shells) recorded(ctx context.Context, opened Shell, err error) (Shell, error) {
 	if err == nil {
-		s.manager.note(ctx, s.workspace, s.began, store.EventShell, store.Detail{Name: opened.ID, Path: opened.Cwd})
+		s.manager.addEvent(ctx, s.workspace, s.began, store.EventShell, store.Detail{Name: opened.ID, Path: opened.Cwd})
 	}
 	return opened, err
 }

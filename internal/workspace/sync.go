@@ -87,7 +87,7 @@ func (m *Manager) Push(ctx context.Context, id, source, dest string, all bool, r
 	if err != nil {
 		return pushed, fault.Wrap(err, "push into workspace", id)
 	}
-	m.note(ctx, w, began, store.EventSync, store.Detail{Path: listing.Escape(pushed.Dest), Host: absolute, Files: pushed.Summary.Files, Bytes: pushed.Summary.Bytes})
+	m.addEvent(ctx, w, began, store.EventSync, store.Detail{Path: listing.Escape(pushed.Dest), Host: absolute, Files: pushed.Summary.Files, Bytes: pushed.Summary.Bytes})
 	return pushed, nil
 }
 
@@ -106,7 +106,7 @@ func resolved(ctx context.Context, c *remote.Client, below string) (string, erro
 			continue
 		case "..":
 			if at == "" {
-				return "", leadsOut(below)
+				return "", errLeadsOut(below)
 			}
 			at = strings.TrimSuffix(path.Dir("/" + at)[1:], "/")
 			continue
@@ -122,18 +122,18 @@ func resolved(ctx context.Context, c *remote.Client, below string) (string, erro
 			at = next
 			continue
 		case path.IsAbs(e.Target):
-			return "", leadsOut(below)
+			return "", errLeadsOut(below)
 		}
 		if links++; links > maxLinks {
-			return "", fault.New(fault.Precondition, "find", Outside(below), "it has too many symbolic links")
+			return "", fault.New(fault.Precondition, "find", AbsolutePath(below), "it has too many symbolic links")
 		}
 		left = append(strings.Split(e.Target, "/"), left...)
 	}
 	return at, nil
 }
 
-func leadsOut(below string) error {
-	return fault.New(fault.Permission, "find", Outside(below), "leads out of the workspace")
+func errLeadsOut(below string) error {
+	return fault.New(fault.Permission, "find", AbsolutePath(below), "leads out of the workspace")
 }
 
 // openPushed opens the source of a push. A regular file without the name of an archive is copied
@@ -213,7 +213,7 @@ func (m *Manager) Export(ctx context.Context, id, path, output string, o ExportO
 		return Exported{}, err
 	}
 	if found.Kind.Special() {
-		return Exported{}, fault.New(fault.Precondition, "export", Outside(inside), "it is a device, a pipe or a socket")
+		return Exported{}, fault.New(fault.Precondition, "export", AbsolutePath(inside), "it is a device, a pipe or a socket")
 	}
 	exists, err := exportTarget(absolute, found.Kind, o)
 	if err != nil {
@@ -226,7 +226,7 @@ func (m *Manager) Export(ctx context.Context, id, path, output string, o ExportO
 		to.CloseWithError(err)
 		read <- err
 	}()
-	done := Exported{Path: Outside(inside), Output: absolute, Artifact: found.Kind.String()}
+	done := Exported{Path: AbsolutePath(inside), Output: absolute, Artifact: found.Kind.String()}
 	if exists && found.Kind == listing.Folder {
 		update := archive.UpdateOptions{Delete: o.Delete, DryRun: o.DryRun, Protected: protectedIn(ctx, absolute), Apply: m.Journal().Change}
 		if !o.IncludeGit {
@@ -241,12 +241,12 @@ func (m *Manager) Export(ctx context.Context, id, path, output string, o ExportO
 		err = given
 	}
 	if err != nil {
-		return done, fault.Wrap(err, "export", Outside(inside))
+		return done, fault.Wrap(err, "export", AbsolutePath(inside))
 	}
 	if o.DryRun {
 		return done, nil
 	}
-	m.note(ctx, from.record, began, store.EventExport, store.Detail{
+	m.addEvent(ctx, from.record, began, store.EventExport, store.Detail{
 		Path: done.Path, Host: absolute, Artifact: done.Artifact, Files: done.Summary.Files, Bytes: done.Summary.Bytes,
 	})
 	return done, nil

@@ -72,7 +72,7 @@ func (t *Tree) Write(ctx context.Context, path string, content []byte, mode fs.F
 	if err := t.client.WriteFile(ctx, path, mode, int64(len(content)), bytes.NewReader(content)); err != nil {
 		return err
 	}
-	t.m.note(ctx, t.w, began, store.EventWrite, store.Detail{Path: Outside(path), Files: 1, Bytes: int64(len(content))})
+	t.m.addEvent(ctx, t.w, began, store.EventWrite, store.Detail{Path: AbsolutePath(path), Files: 1, Bytes: int64(len(content))})
 	return nil
 }
 

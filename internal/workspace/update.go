@@ -136,7 +136,7 @@ func (w Workspace) Waiting() (fields []string) {
 	if w.State != Started && w.State != Paused || w.Spec.Machine == nil {
 		return nil
 	}
-	now, next := w.Spec.Present(), w.Spec.Shape()
+	now, next := w.Spec.CurrentShape(), w.Spec.Shape()
 	if now.VCPUCount != next.VCPUCount {
 		fields = append(fields, "vcpu_count")
 	}
@@ -152,7 +152,7 @@ func (w Workspace) Waiting() (fields []string) {
 // set sets new settings. hasMachine reports whether there is a running or saved machine, which
 // keeps its shape.
 func (u Update) set(s *store.Spec, hasMachine bool) error {
-	shape := s.Present()
+	shape := s.CurrentShape()
 	for _, number := range []struct {
 		to  *int
 		new int

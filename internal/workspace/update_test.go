@@ -27,7 +27,7 @@ func TestUpdateOfSettings(t *testing.T) {
 	}
 	now := update(Update{MemMiB: 256, TTLSeconds: 3600, Name: new("bigger")})
 	waits("after an update", now, "mem_mib")
-	if now.State != Started || now.Spec.MemMiB != 256 || now.Spec.Present().MemMiB != 128 || now.Name != "bigger" {
+	if now.State != Started || now.Spec.MemMiB != 256 || now.Spec.CurrentShape().MemMiB != 128 || now.Name != "bigger" {
 		t.Errorf("%+v", now)
 	}
 	if left := time.Until(now.ExpiresAt); left > time.Hour || left < 50*time.Minute {

@@ -112,14 +112,14 @@ func (s *shell) PID() int { return s.pid }
 func (s *shell) Read(ctx context.Context, stream session.Stream, cursor int64) (p process.Piece, err error) {
 	m, err := s.watch(ctx)
 	if err != nil {
-		return p, s.whyGone(ctx, err)
+		return p, s.readError(ctx, err)
 	}
 	out, err := m.ReadShell(ctx, workspace.ShellRead{
 		ID: s.id, Cursor: cursor, Chars: readBytes, Wait: readWait, Raw: true, Errors: stream == session.Stderr,
 	})
 	if err != nil {
 		s.unwatch(m)
-		return p, s.whyGone(ctx, err)
+		return p, s.readError(ctx, err)
 	}
 	p = process.Piece{Data: out.Data, Next: out.Next, Dropped: out.Dropped, Ended: !out.EndedAt.IsZero() && !out.More}
 	if e := out.Exit; p.Ended && e != nil {
@@ -152,9 +152,9 @@ func (s *shell) unwatch(m *workspace.Machine) {
 	}
 }
 
-// whyGone returns process.ErrPaused if a read failed because the workspace is paused, or is just
+// readError returns process.ErrPaused if a read failed because the workspace is paused, or is just
 // being paused or resumed. Otherwise it returns another error.
-func (s *shell) whyGone(ctx context.Context, err error) error {
+func (s *shell) readError(ctx context.Context, err error) error {
 	if kind := fault.KindOf(err); kind != fault.Unavailable && kind != fault.Precondition || ctx.Err() != nil {
 		return err
 	}

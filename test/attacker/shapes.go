@@ -86,8 +86,8 @@ func routing(kind byte) shape {
 	return extended(unix.IPPROTO_ROUTING, func(a aim) []byte { return append([]byte{0, 2, kind, 1, 0, 0, 0, 0}, a.via.AsSlice()...) })
 }
 
-// carried returns a shape that sends a packet inside a packet of another protocol.
-func carried(protocol byte, header ...byte) shape {
+// encapsulated returns a shape that sends a packet inside a packet of another protocol.
+func encapsulated(protocol byte, header ...byte) shape {
 	return func(w *wire, a aim) [][]byte {
 		inner := w.to(a.Addr())
 		if a.via.IsValid() {
@@ -267,10 +267,10 @@ var shapes = map[string]shape{
 		return w.frames(p.tcp(a.Port(), a.Port(), syn, "", false))
 	},
 
-	"IP in IP": carried(4), "IPv6 in IP": carried(41), "GRE": carried(47, 0, 0, 8, 0), "ESP": carried(50, 0, 0, 0, 1, 0, 0, 0, 1), "AH": carried(51, 4, 4, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1),
-	"SCTP": carried(132, 0x9e, 0xda, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 20), "UDP-Lite": carried(136, 0x9e, 0xda, 0, 80, 0, 8, 0, 0), "OSPF": carried(89), "PIM": carried(103),
-	"VRRP": carried(112), "L2TP": carried(115), "DCCP": carried(33), "MPLS in IP": carried(137), "raw IP": carried(255), "protocol 0": carried(0), "EtherIP": carried(97, 0x30, 0),
-	"IGMP query": carried(2, 0x11, 0, 0xee, 0xff, 0, 0, 0, 0), "IGMP join": carried(2, 0x16, 0, 0x09, 0xfe, 224, 0, 0, 1),
+	"IP in IP": encapsulated(4), "IPv6 in IP": encapsulated(41), "GRE": encapsulated(47, 0, 0, 8, 0), "ESP": encapsulated(50, 0, 0, 0, 1, 0, 0, 0, 1), "AH": encapsulated(51, 4, 4, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1),
+	"SCTP": encapsulated(132, 0x9e, 0xda, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 20), "UDP-Lite": encapsulated(136, 0x9e, 0xda, 0, 80, 0, 8, 0, 0), "OSPF": encapsulated(89), "PIM": encapsulated(103),
+	"VRRP": encapsulated(112), "L2TP": encapsulated(115), "DCCP": encapsulated(33), "MPLS in IP": encapsulated(137), "raw IP": encapsulated(255), "protocol 0": encapsulated(0), "EtherIP": encapsulated(97, 0x30, 0),
+	"IGMP query": encapsulated(2, 0x11, 0, 0xee, 0xff, 0, 0, 0, 0), "IGMP join": encapsulated(2, 0x16, 0, 0x09, 0xfe, 224, 0, 0, 1),
 
 	"VLAN": tagged(0x8100, 0, 66, 8, 0), "QinQ": tagged(0x88a8, 0, 66, 0x81, 0, 0, 67, 8, 0), "LLC": tagged(60, 0xaa, 0xaa, 3, 0, 0, 0, 8, 0), "LLC raw": tagged(46, 6, 6, 3),
 	"PPPoE": tagged(0x8864, 0x11, 0, 0, 1, 0, 42, 0, 0x21), "MPLS": tagged(0x8847, 0, 1, 1, 64), "loopback frame": tagged(0x9000, 0, 0), "experimental": tagged(0x88b5), "no kind": tagged(0),

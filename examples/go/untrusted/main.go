@@ -81,7 +81,7 @@ func inspect(ctx context.Context) (err error) {
 	// Inspect the effects in the machine.
 	if r.OutOfMemory {
 		fmt.Println("its machine ran out of memory") // the machine might have ended too
-	} else if err := lookInside(ctx, p, w.WorkspaceID); err != nil {
+	} else if err := inspectMachine(ctx, p, w.WorkspaceID); err != nil {
 		return err
 	}
 
@@ -98,11 +98,11 @@ func inspect(ctx context.Context) (err error) {
 	if _, err := p.StopWorkspace(ctx, w.WorkspaceID); err != nil {
 		return err
 	}
-	return lookAtDisk(ctx, p, w.WorkspaceID, filepath.Join(folder, "disk.ext4"))
+	return inspectDisk(ctx, p, w.WorkspaceID, filepath.Join(folder, "disk.ext4"))
 }
 
-// lookInside inspects the running machine.
-func lookInside(ctx context.Context, p *pyro.Pyro, id string) error {
+// inspectMachine inspects the running machine.
+func inspectMachine(ctx context.Context, p *pyro.Pyro, id string) error {
 	r, err := p.ExecWorkspace(ctx, pyro.ExecWorkspaceRequest{WorkspaceID: id, Command: "cat /proc/[0-9]*/cmdline | tr '\\0' '\\n' | grep -c '[s]uspicious.py'"})
 	if err != nil {
 		return err
@@ -118,8 +118,8 @@ func lookInside(ctx context.Context, p *pyro.Pyro, id string) error {
 	return nil
 }
 
-// lookAtDisk inspects the disk without running any program, so malware can't hide.
-func lookAtDisk(ctx context.Context, p *pyro.Pyro, id, image string) error {
+// inspectDisk inspects the disk without running any program, so malware can't hide.
+func inspectDisk(ctx context.Context, p *pyro.Pyro, id, image string) error {
 	list, err := p.ListWorkspaceDisk(ctx, pyro.ListWorkspaceDiskRequest{WorkspaceID: id})
 	if pyro.KindOf(err) == pyro.Unsupported {
 		fmt.Println("its disk can't be read here:", err)

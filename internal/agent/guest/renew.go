@@ -20,7 +20,7 @@ import (
 // pool. If one step fails, Renew fails.
 func (e *execEnv) Renew(m *agentv1.RenewRequest) error {
 	if e.abilities.Clock {
-		if err := stir(m.Entropy); err != nil {
+		if err := addEntropy(m.Entropy); err != nil {
 			return fmt.Errorf("renew the random pool: %w", err)
 		}
 		now := unix.NsecToTimespec(m.UnixNanos)
@@ -140,9 +140,9 @@ func withName(hosts, name string) string {
 	return b.String()
 }
 
-// stir adds entropy to the kernel's random pool, credits it and reseeds the generator. Until then,
-// two machines from the same template produce the same random numbers.
-func stir(entropy []byte) error {
+// addEntropy adds entropy to the kernel's random pool, credits it and reseeds the generator. Until
+// then, two machines from the same template produce the same random numbers.
+func addEntropy(entropy []byte) error {
 	random, err := os.OpenFile("/dev/urandom", os.O_WRONLY, 0)
 	if err != nil {
 		return err

@@ -62,7 +62,7 @@ func Open(ctx context.Context, stream *Stream) (net.Conn, error) {
 // open sends hello until the guest answers, and then starts the session. When open returns, no
 // write is in flight.
 func (s *session) open() error {
-	heard := make(chan struct{})
+	answered := make(chan struct{})
 	sent := make(chan error, 1)
 	go func() {
 		if err := s.host.sendRest(); err != nil {
@@ -81,7 +81,7 @@ func (s *session) open() error {
 				return
 			}
 			select {
-			case <-heard:
+			case <-answered:
 				sent <- nil
 				return
 			case <-time.After(helloInterval):
@@ -89,7 +89,7 @@ func (s *session) open() error {
 		}
 	}()
 	err := s.expect(welcome)
-	close(heard)
+	close(answered)
 	if err != nil {
 		s.stream.SetWriteDeadline(time.Unix(1, 0)) // interrupts a hello that blocks
 		<-sent

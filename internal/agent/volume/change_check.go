@@ -123,14 +123,14 @@ func (c *change) lookUp(path string, in *node) (*node, error) {
 	return n, nil
 }
 
-// folderOf returns the parent directory of a path. If makeIt is true, folderOf creates missing
+// folderOf returns the parent directory of a path. If create is true, folderOf creates missing
 // parents.
-func (c *change) folderOf(path string, makeIt bool) (*node, error) {
+func (c *change) folderOf(path string, create bool) (*node, error) {
 	above, _ := parentOf(path)
 	if n := c.tree[above]; n != nil && n.kind == listing.Folder {
 		return n, nil
 	}
-	in, err := c.folderOf(above, makeIt)
+	in, err := c.folderOf(above, create)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func (c *change) folderOf(path string, makeIt bool) (*node, error) {
 		return nil, conflicts(path, "%q above it is a symbolic link, which is not followed", above)
 	case n.kind != 0:
 		return nil, conflicts(path, "its parent %q is not a directory", above)
-	case !makeIt:
+	case !create:
 		return nil, conflicts(path, "it does not exist")
 	}
 	return n, c.makeFolder(above, in, n, 0o755)

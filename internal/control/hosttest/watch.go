@@ -37,14 +37,14 @@ func (h *Host) Use(id string, at int64) {
 }
 
 // Send sets the number of bytes that the machine of a sandbox has sent to other computers since its
-// start. If told is true, open streams of Watch report the number.
-func (h *Host) Send(id string, since, bytes int64, told bool) {
+// start. If notify is true, open streams of Watch report the number.
+func (h *Host) Send(id string, since, bytes int64, notify bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.states[id]
 	s.since, s.bytes = since, bytes
 	h.states[id] = s
-	if told {
+	if notify {
 		h.notify()
 	}
 }

@@ -54,9 +54,9 @@ func TestEgress(t *testing.T) {
 		if spent, err := w.EgressSpent(ctx, w.team, w.now); err != nil || !spent {
 			t.Errorf("%v, %v", spent, err)
 		}
-		_, err = w.Want(ctx, w.team, b.ID, store.WantPaused, w.now)
+		_, err = w.SetWanted(ctx, w.team, b.ID, store.WantPaused, w.now)
 		check(t, err)
-		_, err = w.Want(ctx, w.team, b.ID, store.WantRunning, w.now)
+		_, err = w.SetWanted(ctx, w.team, b.ID, store.WantRunning, w.now)
 		if fault.KindOf(err) != fault.Exhausted {
 			t.Errorf("resume: %v", err)
 		}
@@ -68,7 +68,7 @@ func TestEgress(t *testing.T) {
 		if spent, err := w.EgressSpent(ctx, w.team, january); err != nil || spent {
 			t.Errorf("in January: %v, %v", spent, err)
 		}
-		_, err = w.Want(ctx, w.team, b.ID, store.WantRunning, january)
+		_, err = w.SetWanted(ctx, w.team, b.ID, store.WantRunning, january)
 		check(t, err)
 		count(2, 2<<20+1, january, false)
 		used(january, 1)

@@ -263,9 +263,9 @@ func record(ctx context.Context, from querier, id string) (Sandbox, error) {
 	return find(ctx, from, "sandbox", id, scanSandbox, "SELECT "+sandboxFields+" FROM sandboxes WHERE id = $1", id)
 }
 
-// Want sets the wanted state of a sandbox. NotFound: the sandbox is deleted. If a sandbox is
+// SetWanted sets the wanted state of a sandbox. NotFound: the sandbox is deleted. If a sandbox is
 // deleted before its host has created it, its idempotency key can be used again.
-func (s *Store) Want(ctx context.Context, team, id string, w Wanted, now time.Time) (b Sandbox, err error) {
+func (s *Store) SetWanted(ctx context.Context, team, id string, w Wanted, now time.Time) (b Sandbox, err error) {
 	err = s.change(ctx, func(tx *sql.Tx) (err error) {
 		if err := lockTeam(ctx, tx, team); err != nil {
 			return err

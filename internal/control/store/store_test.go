@@ -180,16 +180,16 @@ func TestSandboxes(t *testing.T) {
 		wants(t, "the sandbox of another team", err, fault.NotFound)
 
 		check(t, w.Report(ctx, n.ID, "running", w.now, w.now, w.now))
-		paused, err := w.Want(ctx, w.team, n.ID, store.WantPaused, w.now.Add(time.Second))
+		paused, err := w.SetWanted(ctx, w.team, n.ID, store.WantPaused, w.now.Add(time.Second))
 		if err != nil || paused.Wanted != store.WantPaused || !paused.Made || paused.Status != "running" {
 			t.Errorf("%+v, %v", paused, err)
 		}
 		if u, err := w.Used(ctx, w.team, w.now); err != nil || u != (store.Used{Sandboxes: 1, DiskMB: 1024}) {
 			t.Errorf("%+v, %v", u, err)
 		}
-		_, err = w.Want(ctx, w.team, n.ID, store.WantDeleted, w.now)
+		_, err = w.SetWanted(ctx, w.team, n.ID, store.WantDeleted, w.now)
 		check(t, err)
-		_, err = w.Want(ctx, w.team, n.ID, store.WantRunning, w.now)
+		_, err = w.SetWanted(ctx, w.team, n.ID, store.WantRunning, w.now)
 		wants(t, "a deleted sandbox", err, fault.NotFound)
 		if all, err := w.SandboxesOf(ctx, w.host); err != nil || len(all) != 1 || all[0].Wanted != store.WantDeleted {
 			t.Errorf("%+v, %v", all, err)
@@ -255,11 +255,11 @@ func TestQuotasHoldUnderRaces(t *testing.T) {
 					t.Fatalf("got %d sandboxes, want 3", len(made))
 				}
 				if name == "processors" || name == "memory" {
-					_, err := w.Want(t.Context(), w.team, made[0], store.WantPaused, w.now)
+					_, err := w.SetWanted(t.Context(), w.team, made[0], store.WantPaused, w.now)
 					check(t, err)
 					_, _, err = w.AddSandbox(t.Context(), w.newSandbox())
 					check(t, err)
-					_, err = w.Want(t.Context(), w.team, made[0], store.WantRunning, w.now)
+					_, err = w.SetWanted(t.Context(), w.team, made[0], store.WantRunning, w.now)
 					wants(t, "a resume beyond the quota", err, fault.Exhausted)
 				}
 			})
@@ -293,7 +293,7 @@ func TestOneSandboxForAKey(t *testing.T) {
 		_, _, err := w.AddSandbox(ctx, n)
 		wants(t, "another request with the key", err, fault.Precondition)
 		check(t, w.Report(ctx, ids[0], "running", w.now, w.now, w.now))
-		_, err = w.Want(ctx, w.team, ids[0], store.WantDeleted, w.now)
+		_, err = w.SetWanted(ctx, w.team, ids[0], store.WantDeleted, w.now)
 		check(t, err)
 		n.Request = "r"
 		_, _, err = w.AddSandbox(ctx, n)

@@ -161,9 +161,9 @@ func (i *Image) describe(img v1.Image) error {
 	bad := func(s string) bool { return strings.ContainsRune(s, 0) }
 	noPair := func(s string) bool { return bad(s) || strings.IndexByte(s, '=') < 1 }
 	switch {
-	case manyWords(i.Env) || len(i.User) > maxWord || len(i.WorkDir) > maxWord:
+	case tooManyWords(i.Env) || len(i.User) > maxWord || len(i.WorkDir) > maxWord:
 		return fault.Newf(fault.Exhausted, "the image's environment is larger than %d KiB", maxEnvBytes>>10)
-	case manyWords(command):
+	case tooManyWords(command):
 		return fault.Newf(fault.Exhausted, "the image's command has more than %d words or %d KiB", maxEnv, maxEnvBytes>>10)
 	case bad(i.User) || bad(i.WorkDir) || slices.ContainsFunc(i.Env, noPair) || slices.ContainsFunc(command, bad):
 		return fault.Newf(fault.Corrupt, "the image has an invalid configuration")
@@ -173,7 +173,7 @@ func (i *Image) describe(img v1.Image) error {
 	return nil
 }
 
-func manyWords(words []string) bool {
+func tooManyWords(words []string) bool {
 	bytes := 0
 	for _, w := range words {
 		bytes += len(w)

@@ -100,7 +100,7 @@ func (d *Driver) start(ctx context.Context, spec machine.Spec) (*sandbox, error)
 		err = s.started(ctx)
 	}
 	if err != nil {
-		return nil, s.giveUp(err)
+		return nil, s.closeAfter(err)
 	}
 	s.guard()
 	s.phases = []machine.Phase{{Name: "images", Duration: opened.Sub(began)}, {Name: "sandbox", Duration: time.Since(opened)}}

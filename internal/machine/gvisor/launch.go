@@ -86,7 +86,7 @@ func (d *Driver) launch(h Helper, i *images, spec machine.Spec, from *source) (*
 	}
 	go s.watch()
 	if err := s.sendConfig(spec, from != nil); err != nil {
-		return nil, s.giveUp(err)
+		return nil, s.closeAfter(err)
 	}
 	return s, nil
 }

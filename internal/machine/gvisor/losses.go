@@ -127,7 +127,7 @@ func (s *sandbox) watchLosses(l *losses) {
 		s.reason = s.outOfMemory(&fault.Error{Op: "run machine", Kind: fault.Unavailable, Err: errLoss})
 	}
 	s.mu.Unlock()
-	s.process.Strike() // the function watch then frees the resources
+	s.process.KillAsync() // the function watch then frees the resources
 }
 
 // lossTimeout is how long ends waits for the sentry. If the sentry ends, its child processes end a

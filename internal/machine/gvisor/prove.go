@@ -109,7 +109,7 @@ func (d *Driver) try(ctx context.Context, h Helper, report progress.Func) error 
 	}
 	defer s.Close()
 	if err := s.started(ctx); err != nil {
-		return s.giveUp(err)
+		return s.closeAfter(err)
 	}
 	c, err := client.Dial(ctx, s.link)
 	if err == nil {
@@ -117,7 +117,7 @@ func (d *Driver) try(ctx context.Context, h Helper, report progress.Func) error 
 		err = c.Renew(ctx, client.NewIdentity(id))
 	}
 	if err != nil {
-		return s.giveUp(err)
+		return s.closeAfter(err)
 	}
 	return nil
 }

@@ -123,8 +123,8 @@ func (s *sandbox) outOfMemory(e *fault.Error) error {
 	return e
 }
 
-// giveUp ends a machine that did not start, and returns the most precise reason.
-func (s *sandbox) giveUp(err error) error {
+// closeAfter ends a machine that did not start, and returns the most precise reason.
+func (s *sandbox) closeAfter(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
 		select { // the reason for the machine's end says more than a broken connection
 		case <-s.done:

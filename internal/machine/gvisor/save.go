@@ -40,7 +40,7 @@ func (s *sandbox) saveTo(ctx context.Context, dir string) error {
 	paused := s.pauseState.paused
 	err := s.pause(ctx)
 	if err == nil {
-		err = s.writeDown(ctx, dir)
+		err = s.writeFiles(ctx, dir)
 	}
 	if err == nil {
 		return nil
@@ -68,8 +68,8 @@ func (s *sandbox) recover(ctx context.Context) error {
 	return err
 }
 
-// writeDown writes all files of a saved machine. It writes the record last.
-func (s *sandbox) writeDown(ctx context.Context, dir string) error {
+// writeFiles writes all files of a saved machine. It writes the record last.
+func (s *sandbox) writeFiles(ctx context.Context, dir string) error {
 	var files []*os.File
 	defer func() {
 		for _, f := range files {

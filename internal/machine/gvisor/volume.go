@@ -86,10 +86,10 @@ func goferConfinement(id string) (*syscall.SysProcAttr, error) {
 		return attr, nil
 	}
 	var err error
-	if attr.UidMappings, err = everyID("/proc/self/uid_map"); err != nil {
+	if attr.UidMappings, err = identityMappings("/proc/self/uid_map"); err != nil {
 		return nil, err
 	}
-	if attr.GidMappings, err = everyID("/proc/self/gid_map"); err != nil {
+	if attr.GidMappings, err = identityMappings("/proc/self/gid_map"); err != nil {
 		return nil, err
 	}
 	user := uint32(process.User(id))
@@ -97,9 +97,9 @@ func goferConfinement(id string) (*syscall.SysProcAttr, error) {
 	return attr, nil
 }
 
-// everyID returns mappings of each ID in pyro's user namespace to the same ID. The parameter file
-// is the kernel's ID map of that namespace.
-func everyID(file string) (all []syscall.SysProcIDMap, err error) {
+// identityMappings returns mappings of each ID in pyro's user namespace to the same ID. The
+// parameter file is the kernel's ID map of that namespace.
+func identityMappings(file string) (all []syscall.SysProcIDMap, err error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err

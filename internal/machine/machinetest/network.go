@@ -90,8 +90,8 @@ func (s suite) linked(t *testing.T, n machine.Network) (g *guest, near net.Conn)
 }
 
 // linkedAs does the same with a given spec. The spec can resume a saved machine. The parameter
-// former lists MAC addresses that the machine can use before it is renewed.
-func (s suite) linkedAs(t *testing.T, spec machine.Spec, n machine.Network, former ...net.HardwareAddr) (g *guest, near net.Conn) {
+// oldMACs lists MAC addresses that the machine can use before it is renewed.
+func (s suite) linkedAs(t *testing.T, spec machine.Spec, n machine.Network, oldMACs ...net.HardwareAddr) (g *guest, near net.Conn) {
 	t.Helper()
 	near, far, err := machine.NewLink()
 	if err != nil {
@@ -111,15 +111,15 @@ func (s suite) linkedAs(t *testing.T, spec machine.Spec, n machine.Network, form
 	if err := g.agent.Renew(ctx, g.identity); err != nil {
 		t.Fatal(err)
 	}
-	dropFormer(t, near, append(former, n.MAC))
+	dropOldFrames(t, near, append(oldMACs, n.MAC))
 	return g, near
 }
 
-// dropFormer drops the frames that a machine sent before it acknowledged the renewal. Until then
+// dropOldFrames drops the frames that a machine sent before it acknowledged the renewal. Until then
 // the machine's kernel has the MAC address of the saved machine or of a template, and repeats old
 // requests. These frames reach only the stack at the other end of this link, and that stack
 // forwards no MAC addresses.
-func dropFormer(t *testing.T, near net.Conn, may []net.HardwareAddr) {
+func dropOldFrames(t *testing.T, near net.Conn, may []net.HardwareAddr) {
 	t.Helper()
 	raw, err := near.(syscall.Conn).SyscallConn()
 	if err != nil {

@@ -88,9 +88,9 @@ func (s suite) savable(t *testing.T) {
 	}
 }
 
-// goesOn saves a machine while commands run, and resumes it as another machine. The callers of the
-// commands wait meanwhile.
-func (s suite) goesOn(t *testing.T) {
+// continues saves a machine while commands run, and resumes it as another machine. The callers of
+// the commands wait meanwhile.
+func (s suite) continues(t *testing.T) {
 	s.savable(t)
 	g := s.start(t, other)
 	link := newMovableConn(g.Link())

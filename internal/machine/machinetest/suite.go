@@ -59,7 +59,7 @@ func Run(t *testing.T, d machine.Driver, root machine.Root) {
 			{"Files", s.files}, {"Trees", s.trees}, {"Timers", s.timers},
 			{"Identity", s.identity}, {"Network", s.network}, {"Disk", s.disk}, {"Storage", s.storage}, {"Limits", s.limits}, {"Processor", s.processor}, {"OutOfMemory", s.outOfMemory},
 			{"ForkBomb", s.forkBomb}, {"SetUID", s.setUID}, {"Containers", s.containers},
-			{"GoesOn", s.goesOn}, {"Forks", s.forks}, {"Rounds", s.rounds}, {"SavedNetwork", s.savedNetwork}, {"SaveGivenUp", s.saveGivenUp}, {"SavedRefused", s.savedRefused}, {"SavedAsleep", s.asleep},
+			{"Continues", s.continues}, {"Forks", s.forks}, {"Rounds", s.rounds}, {"SavedNetwork", s.savedNetwork}, {"SaveGivenUp", s.saveGivenUp}, {"SavedRefused", s.savedRefused}, {"SavedAsleep", s.asleep},
 			{"KillEverything", s.killEverything}, {"DeleteEverything", s.deleteEverything},
 		} {
 			t.Run(c.name, func(t *testing.T) {

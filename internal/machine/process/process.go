@@ -49,7 +49,7 @@ type Process struct {
 // Start starts a program. Errors use the parameter name for the program. One thread starts the
 // program and lives until the program is reaped, and the program dies with that thread. So the
 // program dies with pyro, even if pyro crashes. The caller sets inherited files and namespaces.
-// Start replaces cmd.Stderr, see Said.
+// Start replaces cmd.Stderr, see Stderr.
 func Start(name string, cmd *exec.Cmd) (*Process, error) {
 	p := &Process{name: name, cmd: cmd, stderr: NewTail(stderrSize), done: make(chan struct{})}
 	cmd.Stderr = p.stderr
@@ -90,8 +90,8 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Strike kills the program without waiting. Idempotent.
-func (p *Process) Strike() { p.cmd.Process.Kill() }
+// KillAsync kills the program without waiting. Idempotent.
+func (p *Process) KillAsync() { p.cmd.Process.Kill() }
 
 // Signal returns the signal that killed the program, or 0 if the program exited. Call it only after
 // Done is closed.
@@ -105,8 +105,8 @@ func (p *Process) Signal() syscall.Signal {
 // Success reports whether the program exited with code 0. Call it only after Done is closed.
 func (p *Process) Success() bool { return p.state.Exited() && p.state.ExitStatus() == 0 }
 
-// Said returns the end of the program's standard error.
-func (p *Process) Said() string { return strings.TrimSpace(p.stderr.String()) }
+// Stderr returns the end of the program's standard error.
+func (p *Process) Stderr() string { return strings.TrimSpace(p.stderr.String()) }
 
 // Ended describes how the program ended. Call it only after Done is closed.
 func (p *Process) Ended() error {
@@ -114,7 +114,7 @@ func (p *Process) Ended() error {
 	if p.state.Signaled() {
 		how = fmt.Sprintf("%s was killed by signal %d (%s)", p.name, p.state.Signal(), p.state.Signal())
 	}
-	if said := p.Said(); said != "" {
+	if said := p.Stderr(); said != "" {
 		how += ": " + said
 	}
 	return errors.New(how)

@@ -77,7 +77,7 @@ func (d *Driver) prove(ctx context.Context, report progress.Func) (verdict, erro
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.verdict == nil {
-		v, ok := d.recall(p, d.cfg.Isolation)
+		v, ok := d.readVerdict(p, d.cfg.Isolation)
 		if !ok {
 			if v, err = d.find(ctx, p, report); err != nil {
 				return verdict{}, err
@@ -108,7 +108,7 @@ func (d *Driver) find(ctx context.Context, p parts, report progress.Func) (verdi
 		return verdict{}, fault.Wrap(err, "wait for verdicts", folder)
 	}
 	defer lock.Release()
-	if v, ok := d.recall(p, d.cfg.Isolation); ok {
+	if v, ok := d.readVerdict(p, d.cfg.Isolation); ok {
 		return v, nil
 	}
 	report.Phase(what, "")
@@ -173,7 +173,7 @@ func (d *Driver) race(ctx context.Context, p parts, work string) (verdict, error
 		return verdict{}, err
 	}
 	for accel, v := range verdicts {
-		if err := d.remember(p, accel, v); err != nil {
+		if err := d.writeVerdict(p, accel, v); err != nil {
 			return verdict{}, err
 		}
 	}
@@ -222,7 +222,7 @@ func (d *Driver) verdictPath(p parts, accel machine.Isolation) string {
 	return filepath.Join(d.cfg.Dirs.Cache, "accelerators", hex.EncodeToString(sum[:8])+".json")
 }
 
-func (d *Driver) recall(p parts, accel machine.Isolation) (verdict, bool) {
+func (d *Driver) readVerdict(p parts, accel machine.Isolation) (verdict, bool) {
 	var v verdict
 	b, err := os.ReadFile(d.verdictPath(p, accel))
 	if err != nil || json.Unmarshal(b, &v) != nil {
@@ -234,7 +234,7 @@ func (d *Driver) recall(p parts, accel machine.Isolation) (verdict, bool) {
 	return v, v.Works || time.Since(v.At) < refusalLife
 }
 
-func (d *Driver) remember(p parts, accel machine.Isolation, v verdict) error {
+func (d *Driver) writeVerdict(p parts, accel machine.Isolation, v verdict) error {
 	path := d.verdictPath(p, accel)
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err == nil {

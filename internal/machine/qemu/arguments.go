@@ -121,8 +121,8 @@ func memory(fd, memMiB int, share, readOnlyFile bool) []string {
 }
 
 // shared returns the arguments for the shared buffer, which the machine sees as an uncached disk.
-func shared(w *wiring, window *os.File) []string {
-	args, path := w.set(window)
+func shared(w *wiring, buffer *os.File) []string {
+	args, path := w.set(buffer)
 	return append(args,
 		"-blockdev", "driver=file,node-name=window-file,filename="+path+",cache.no-flush=on,locking=off",
 		"-blockdev", "driver=raw,node-name=window,file=window-file,cache.no-flush=on")

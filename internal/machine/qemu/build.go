@@ -94,11 +94,11 @@ func (d *Driver) build(ctx context.Context, p parts, v verdict, spec machine.Spe
 	defer in.Close()
 	spec.Progress.Phase("booting", spec.Root.Image)
 	if err := in.warm(ctx, bare, spec.Network); err != nil {
-		return in.giveUp(err)
+		return in.closeAfter(err)
 	}
 	spec.Progress.Phase("saving the template", spec.Root.Image)
 	if err := in.save(ctx, state); err != nil {
-		return in.giveUp(err)
+		return in.closeAfter(err)
 	}
 	in.Close()
 	note, err := noteIn(ram)
@@ -167,7 +167,7 @@ func (in *instance) warm(ctx context.Context, bare bool, n *machine.Network) err
 func (in *instance) save(ctx context.Context, state *os.File) error {
 	_, err := in.monitor.run(ctx, command{name: "qmp_capabilities"}, ignoreShared)
 	if err == nil {
-		err = in.monitor.give(ctx, "state", state)
+		err = in.monitor.sendFile(ctx, "state", state)
 	}
 	if err == nil {
 		_, err = in.monitor.run(ctx, command{"migrate", map[string]string{"uri": "fd:state"}})

@@ -44,7 +44,7 @@ func (in *instance) openDevices(ctx context.Context) error {
 		return err
 	}
 	d := &devices{read, write}
-	if err := in.monitor.giveTo(ctx, devicesSet, write); err != nil {
+	if err := in.monitor.sendFileToSet(ctx, devicesSet, write); err != nil {
 		d.close()
 		return err
 	}

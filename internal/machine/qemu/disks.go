@@ -171,7 +171,7 @@ func (in *instance) addLayer(ctx context.Context, files *opener, name, path stri
 	in.added++
 	set := firstAddedSet + in.added
 	for _, f := range []*os.File{rw, ro} {
-		if err := in.monitor.giveTo(ctx, set, f); err != nil {
+		if err := in.monitor.sendFileToSet(ctx, set, f); err != nil {
 			return "", err
 		}
 	}

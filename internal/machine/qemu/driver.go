@@ -281,7 +281,7 @@ func (d *Driver) restoreFrom(ctx context.Context, p parts, o *origin, fill func(
 		err = in.await(ctx, in.running)
 	}
 	if err != nil {
-		return nil, in.giveUp(err)
+		return nil, in.closeAfter(err)
 	}
 	in.nodes[rootDisk], in.nodes[volumeDisk] = nodesOf(rootDisk, len(o.root)), nodesOf(volumeDisk, len(o.volume))
 	in.origin = o

@@ -26,7 +26,7 @@ type instance struct {
 	process *process.Process
 	monitor *monitor
 	link    net.Conn
-	window  *os.File
+	buffer  *os.File
 	console *process.Tail
 	phases  []machine.Phase
 	running chan struct{} // closed when the guest runs, even after a restore
@@ -85,7 +85,7 @@ func start(accel machine.Isolation, binary, id, dir string, arrange func(*wiring
 		shareable.Close()
 		return nil, err
 	}
-	in.process, in.link, in.window = p, conns["agent"], shareable
+	in.process, in.link, in.buffer = p, conns["agent"], shareable
 	var once sync.Once
 	in.monitor = newMonitor(conns["qmp"], func(name string, data json.RawMessage) {
 		switch name {
@@ -116,7 +116,7 @@ func (in *instance) diskFailed(data json.RawMessage) {
 		reason = fault.New(fault.Exhausted, "write to the machine's disk", "", "no space left on the host").WithHint("pyro env prune")
 	}
 	in.end(reason)
-	in.process.Strike()
+	in.process.KillAsync()
 }
 
 // end records why the machine ended, unless a reason is already recorded.
@@ -143,7 +143,7 @@ func (in *instance) watch(console net.Conn) {
 	console.Close()
 	in.monitor.close()
 	in.link.Close()
-	in.window.Close()
+	in.buffer.Close()
 	in.end(in.died())
 	in.mu.Lock()
 	for _, f := range in.atEnd {
@@ -209,9 +209,9 @@ func (in *instance) await(ctx context.Context, ready <-chan struct{}) error {
 	}
 }
 
-// giveUp ends a machine after an error. If the machine has ended by itself, giveUp returns that
-// reason, otherwise err.
-func (in *instance) giveUp(err error) error {
+// closeAfter ends a machine after an error. If the machine has ended by itself, closeAfter returns
+// that reason, otherwise err.
+func (in *instance) closeAfter(err error) error {
 	if errors.Is(err, errMonitorClosed) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) {
 		// QEMU is ending, and its reason is more precise than err.
 		select {
@@ -230,7 +230,7 @@ func (in *instance) giveUp(err error) error {
 func (in *instance) Link() net.Conn { return in.link }
 
 // SharedBuffer returns a file that the machine sees as one of its disks.
-func (in *instance) SharedBuffer() *os.File { return in.window }
+func (in *instance) SharedBuffer() *os.File { return in.buffer }
 
 // newSharedBuffer creates the file in memory for a shared buffer. Seals prevent QEMU from changing
 // the size.

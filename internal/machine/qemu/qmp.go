@@ -106,18 +106,18 @@ type command struct {
 	args any // marshalled as the arguments, unless nil
 }
 
-// give sends QEMU an open file. Later commands can refer to the file by name.
-func (m *monitor) give(ctx context.Context, name string, f *os.File) error {
-	return m.hand(ctx, f, command{"getfd", map[string]string{"fdname": name}})
+// sendFile sends QEMU an open file. Later commands can refer to the file by name.
+func (m *monitor) sendFile(ctx context.Context, name string, f *os.File) error {
+	return m.sendWithFile(ctx, f, command{"getfd", map[string]string{"fdname": name}})
 }
 
-// giveTo adds an open file to one of QEMU's descriptor sets.
-func (m *monitor) giveTo(ctx context.Context, set int, f *os.File) error {
-	return m.hand(ctx, f, command{"add-fd", map[string]int{"fdset-id": set}})
+// sendFileToSet adds an open file to one of QEMU's descriptor sets.
+func (m *monitor) sendFileToSet(ctx context.Context, set int, f *os.File) error {
+	return m.sendWithFile(ctx, f, command{"add-fd", map[string]int{"fdset-id": set}})
 }
 
-// hand sends a command together with an open file.
-func (m *monitor) hand(ctx context.Context, f *os.File, c command) error {
+// sendWithFile sends a command together with an open file.
+func (m *monitor) sendWithFile(ctx context.Context, f *os.File, c command) error {
 	conn, ok := m.conn.(*net.UnixConn)
 	if !ok {
 		return errors.New("only a unix socket carries files")

@@ -36,7 +36,7 @@ func (d *Driver) Ready(ctx context.Context, spec machine.Spec) (machine.Readines
 		r.Missing = "there is no initramfs of this guest kernel and agent"
 		return r, nil
 	}
-	v, ok := d.recall(p, d.cfg.Isolation)
+	v, ok := d.readVerdict(p, d.cfg.Isolation)
 	if !ok {
 		r.Missing = "this host's processor has not been tested"
 		return r, nil
@@ -75,7 +75,7 @@ func (d *Driver) Invalidate(_ context.Context, spec machine.Spec) error {
 	if p.initramfs, ok = d.cfg.Store.KnownInitramfs(p.kernel, d.cfg.Guest); !ok {
 		return nil
 	}
-	v, ok := d.recall(p, d.cfg.Isolation)
+	v, ok := d.readVerdict(p, d.cfg.Isolation)
 	if !ok {
 		return nil
 	}

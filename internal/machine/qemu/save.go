@@ -56,7 +56,7 @@ func (in *instance) saveTo(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err = in.writeDown(ctx, dir); err == nil {
+	if err = in.writeFiles(ctx, dir); err == nil {
 		return nil
 	}
 	if after := in.recover(ctx, status.Running); after != nil {
@@ -70,9 +70,9 @@ func (in *instance) saveTo(ctx context.Context, dir string) error {
 	return err
 }
 
-// writeDown writes all files of a saved machine. It writes the record last, and pauses the machine
+// writeFiles writes all files of a saved machine. It writes the record last, and pauses the machine
 // as late as possible.
-func (in *instance) writeDown(ctx context.Context, dir string) (err error) {
+func (in *instance) writeFiles(ctx context.Context, dir string) (err error) {
 	o := in.origin
 	size := int64(o.spec.MemMiB) << 20
 	r := description{Key: o.key, TSCKHz: o.verdict.TSCKHz, Shape: shapeOf(o.spec), Note: o.note}

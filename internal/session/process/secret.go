@@ -20,7 +20,7 @@ func (p *sessionProcess) typeSecret(ctx context.Context, req session.Request) er
 	if err := session.CheckSecret(value); err != nil {
 		return err
 	}
-	if err := p.unseen(ctx, req); err != nil {
+	if err := p.awaitNoEcho(ctx, req); err != nil {
 		return err
 	}
 	p.mu.Lock() // one secret at a time
@@ -45,9 +45,9 @@ func (p *sessionProcess) typeSecret(ctx context.Context, req session.Request) er
 	return nil
 }
 
-// unseen waits until echo is off, as at a password prompt. Most programs that turn echo off drop
-// earlier input.
-func (p *sessionProcess) unseen(ctx context.Context, req session.Request) error {
+// awaitNoEcho waits until echo is off, as at a password prompt. Most programs that turn echo off
+// drop earlier input.
+func (p *sessionProcess) awaitNoEcho(ctx context.Context, req session.Request) error {
 	if req.Shown || p.spec.Backend == session.Workspace { // the terminal of a workspace session is in the machine
 		return nil
 	}

@@ -165,15 +165,15 @@ type daemon struct {
 
 	reconfiguring sync.Mutex // locked while settings change
 
-	pausing sync.Mutex  // locked while the machine is being paused
-	unused  func()      // releases the locks of [remote.Folder.Unused], so that waiting callers continue; nil: not locked
-	left    atomic.Bool // the machine was saved, and another supervisor will resume it
+	pausing   sync.Mutex  // locked while the machine is being paused
+	unused    func()      // releases the locks of [remote.Folder.Unused], so that waiting callers continue; nil: not locked
+	suspended atomic.Bool // the machine was saved, and another supervisor will resume it
 
 	starts sync.RWMutex // locked while the machine is being saved; a service that is being started again holds it for reading
 
 	snapshots sync.Mutex // locked while disks change
 	disks     store.Disks
-	merging   yielding
+	merging   interruptible
 	tidying   sync.WaitGroup
 	stopTidy  context.CancelFunc
 }
@@ -206,7 +206,7 @@ func (d *daemon) start(ctx context.Context, report *reporter) error {
 	}
 	keep := &supervisor.Persistent{ID: d.config.Workspace.ID, Folder: d.folder.Machine(), Started: d.recordProcesses}
 	if d.resume, err = d.resuming(ctx); err != nil {
-		return d.withWayOut(err, driver)
+		return d.withStopHint(err, driver)
 	}
 	if r := d.resume; r != nil {
 		keep.Saved, keep.Copied = r.dir, r.copied
@@ -221,7 +221,7 @@ func (d *daemon) start(ctx context.Context, report *reporter) error {
 		Persistent: keep,
 	})
 	if err != nil {
-		return d.withWayOut(err, driver)
+		return d.withStopHint(err, driver)
 	}
 	d.started = time.Now()
 	d.activity = newActivity(time.Duration(spec.TTLSeconds)*time.Second, time.Duration(spec.AutoPause)*time.Second, d.recordActivity)

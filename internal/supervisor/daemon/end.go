@@ -52,7 +52,7 @@ func (d *daemon) end(ctx context.Context, e end) error {
 	ctx = context.WithoutCancel(ctx)
 	d.pausing.Lock() // a running pause finishes first
 	defer d.pausing.Unlock()
-	e.paused = d.left.Load()
+	e.paused = d.suspended.Load()
 	var errs []error
 	if e.killed && !e.paused { // written early, for clients that ask while the supervisor cleans up
 		errs = append(errs, d.writeEnd(e))

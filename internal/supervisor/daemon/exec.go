@@ -63,8 +63,8 @@ func (s *server) Exec(ctx context.Context, stream *connect.BidiStream[supervisor
 	sequence, unrecorded := d.follow(c, what, nil, input)
 	count, refused := refusals.Stop()
 	switch {
-	case errors.Is(c.err, errLeft):
-		return errLeft
+	case errors.Is(c.err, errSuspended):
+		return errSuspended
 	case c.err != nil:
 		return errors.Join(c.err, unrecorded)
 	}
@@ -86,7 +86,7 @@ func (d *daemon) follow(c *command, what program.Command, from *program.Position
 	d.commands.add(c, func(all []*command) ([]*command, error) { return all, nil })
 	defer d.commands.remove(c)
 	c.run(what, from, input, func() {
-		if !errors.Is(c.err, errLeft) {
+		if !errors.Is(c.err, errSuspended) {
 			sequence, unrecorded = c.history.end(c.exit, c.err)
 		}
 	})

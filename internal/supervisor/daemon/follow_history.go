@@ -24,7 +24,7 @@ func (s *server) FollowHistory(ctx context.Context, _ *connect.Request[superviso
 		select {
 		case <-changed:
 		case <-s.over:
-			return stream.Send(&supervisorv1.FollowHistoryResponse{Over: true, Paused: s.daemon.left.Load()})
+			return stream.Send(&supervisorv1.FollowHistoryResponse{Over: true, Paused: s.daemon.suspended.Load()})
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

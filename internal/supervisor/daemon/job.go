@@ -77,16 +77,16 @@ func (j *job) attach(c program.Command, from *program.Position, stdin io.Reader)
 		to.Started = nil
 		exit, err = agent.Resume(j.life, c, *from, to)
 	}
-	if j.daemon.hasLeft(err) {
-		return exit, errLeft
+	if j.daemon.isSuspended(err) {
+		return exit, errSuspended
 	}
 	err = errors.Join(err, j.stdout.Close())
 	if j.stderr != nil {
 		err = errors.Join(err, j.stderr.Close())
 	}
 	if err != nil {
-		if exit, err = j.daemon.broken(j.life, err); j.daemon.hasLeft(err) {
-			err = errLeft // the workspace was paused while the program ran
+		if exit, err = j.daemon.broken(j.life, err); j.daemon.isSuspended(err) {
+			err = errSuspended // the workspace was paused while the program ran
 		}
 	}
 	return exit, err
@@ -141,9 +141,9 @@ var errStoppedMeanwhile = fault.Newf(fault.Unavailable, "the workspace was stopp
 // endPatience is how long the supervisor waits, after an error, for the end of the machine.
 const endPatience = 2 * time.Second
 
-// hasLeft reports whether err means that a job continues under another supervisor.
-func (d *daemon) hasLeft(err error) bool {
-	return err != nil && (errors.Is(err, errLeft) || d.left.Load())
+// isSuspended reports whether err means that a job continues under another supervisor.
+func (d *daemon) isSuspended(err error) bool {
+	return err != nil && (errors.Is(err, errSuspended) || d.suspended.Load())
 }
 
 func (j *job) hasEnded() bool {
@@ -289,8 +289,8 @@ var errMachine = errors.New(store.MachineEnded)
 func (l *jobs[T]) cancel() {
 	for _, one := range l.list() {
 		cause := errMachine
-		if one.self().daemon.left.Load() {
-			cause = errLeft
+		if one.self().daemon.suspended.Load() {
+			cause = errSuspended
 		}
 		one.self().cancel(cause)
 	}

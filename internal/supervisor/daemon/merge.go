@@ -49,23 +49,23 @@ func (d *daemon) awaitMerge(ctx context.Context) {
 	}
 }
 
-// mergeIfCrowded merges layers if a disk has too many for a pause. Otherwise it stops a merge that
-// currently runs.
-func (d *daemon) mergeIfCrowded(ctx context.Context) error {
+// mergeIfManyLayers merges layers if a disk has too many for a pause. Otherwise it stops a merge
+// that currently runs.
+func (d *daemon) mergeIfManyLayers(ctx context.Context) error {
 	m, ok := d.machine.Machine().(machine.Merger)
 	if !ok {
 		return nil
 	}
-	crowded, err := d.crowded(ctx)
-	if err != nil || !crowded {
+	hasManyLayers, err := d.hasManyLayers(ctx)
+	if err != nil || !hasManyLayers {
 		d.merging.giveUp()
 		return err
 	}
 	return d.mergeOnce(ctx, m)
 }
 
-// crowded reports whether a disk has too many unneeded layers for a pause.
-func (d *daemon) crowded(ctx context.Context) (bool, error) {
+// hasManyLayers reports whether a disk has too many unneeded layers for a pause.
+func (d *daemon) hasManyLayers(ctx context.Context) (bool, error) {
 	w, err := d.store.Workspace(ctx, d.config.Workspace.ID) // a running merge might be changing d.disks
 	if err != nil {
 		return false, err
@@ -133,21 +133,21 @@ func neededLayers(layers, baseline []string, snapshots []store.Snapshot, of func
 	return needed
 }
 
-// yielding is work that stops when more urgent work must run.
-type yielding struct {
+// interruptible is work that stops when more urgent work must run.
+type interruptible struct {
 	mu     sync.Mutex
 	cancel context.CancelFunc // nil while the work does not run
 }
 
 // begin sets the function that stops the work. cancel is nil if the work has ended.
-func (y *yielding) begin(cancel context.CancelFunc) {
+func (y *interruptible) begin(cancel context.CancelFunc) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.cancel = cancel
 }
 
 // giveUp stops the work if it runs.
-func (y *yielding) giveUp() {
+func (y *interruptible) giveUp() {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if y.cancel != nil {

@@ -41,10 +41,10 @@ func (s *server) Pause(ctx context.Context, req *connect.Request[supervisorv1.Pa
 func (d *daemon) pause(ctx context.Context) (err error) {
 	d.pausing.Lock()
 	defer d.pausing.Unlock()
-	if d.left.Load() {
+	if d.suspended.Load() {
 		return nil
 	}
-	if err := d.mergeIfCrowded(ctx); err != nil && ctx.Err() == nil {
+	if err := d.mergeIfManyLayers(ctx); err != nil && ctx.Err() == nil {
 		slog.Error("merge layers", "workspace", d.config.Workspace.ID, "error", err)
 	}
 	d.server.refuse(errPausing)
@@ -217,7 +217,7 @@ func (d *daemon) thawAndRenew(ctx context.Context, frozen bool) error {
 
 // leave marks the machine as one that another supervisor will resume.
 func (s *savedMachine) leave() {
-	s.daemon.left.Store(true)
+	s.daemon.suspended.Store(true)
 	for _, o := range s.held {
 		o.release(true)
 	}

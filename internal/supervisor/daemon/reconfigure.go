@@ -61,5 +61,5 @@ func (d *daemon) shape() store.Shape {
 	if d.config.Workspace.Disks.Checkpoint == "" {
 		return spec.Shape()
 	}
-	return spec.Present()
+	return spec.CurrentShape()
 }

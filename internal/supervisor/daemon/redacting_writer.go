@@ -14,10 +14,10 @@ import (
 type redactingWriter struct {
 	reader *asyncWriter // nil: the destination never blocks
 
-	mu    sync.Mutex // locked during a hold, and briefly during each write
-	count uint64     // bytes that the program has written
-	w     *secret.Writer
-	left  bool // whether the job continues under another supervisor
+	mu        sync.Mutex // locked during a hold, and briefly during each write
+	count     uint64     // bytes that the program has written
+	w         *secret.Writer
+	suspended bool // whether the job continues under another supervisor
 }
 
 // position is the state of an output in a checkpoint: how much of it has been forwarded.
@@ -41,14 +41,14 @@ func (d *daemon) newWriters(reader, kept io.Writer) *redactingWriter {
 	return w
 }
 
-// errLeft is the error of operations on a job that continues under another supervisor.
-var errLeft = fault.Newf(fault.Unavailable, "the workspace was paused while it ran, and it was paused too").
+// errSuspended is the error of operations on a job that continues under another supervisor.
+var errSuspended = fault.Newf(fault.Unavailable, "the workspace was paused while it ran, and it was paused too").
 	WithHint("the next operation on the workspace resumes it")
 
 func (o *redactingWriter) Write(b []byte) (n int, err error) {
 	err = o.pass(func() error {
-		if o.left {
-			return errLeft
+		if o.suspended {
+			return errSuspended
 		}
 		n, err = o.w.Write(b)
 		o.count += uint64(n)
@@ -61,7 +61,7 @@ func (o *redactingWriter) Write(b []byte) (n int, err error) {
 // of a secret. It does not forward them if the job continues under another supervisor.
 func (o *redactingWriter) Close() error {
 	return o.pass(func() error {
-		if o.left {
+		if o.suspended {
 			return nil
 		}
 		return o.w.Close()
@@ -89,10 +89,11 @@ func (o *redactingWriter) hold() position {
 	return position{Bytes: o.count, Cut: o.w.Cut()}
 }
 
-// release allows writes again after hold. If left is true, further writes fail with errLeft.
-func (o *redactingWriter) release(left bool) {
-	o.left = left
-	if !left {
+// release allows writes again after hold. If suspended is true, further writes fail with
+// errSuspended.
+func (o *redactingWriter) release(suspended bool) {
+	o.suspended = suspended
+	if !suspended {
 		o.w.Write(nil) // restarts the timer for bytes that might be the start of a secret
 	}
 	o.mu.Unlock()

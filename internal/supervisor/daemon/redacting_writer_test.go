@@ -81,16 +81,16 @@ func TestHoldWhileTheReaderBlocks(t *testing.T) {
 	}
 }
 
-// TestALeftWriterFails checks that a writer accepts no bytes after it was left. It also checks that
-// the writer returns the error from its reader.
-func TestALeftWriterFails(t *testing.T) {
+// TestSuspendedWriterFails checks that a writer accepts no bytes after its job was suspended. It
+// also checks that the writer returns the error from its reader.
+func TestSuspendedWriterFails(t *testing.T) {
 	t.Parallel()
 	var kept bytes.Buffer
 	o := new(daemon).newWriters(io.Discard, &kept)
 	io.WriteString(o, "before")
 	o.hold()
 	o.release(true)
-	if n, err := io.WriteString(o, "after"); n != 0 || !errors.Is(err, errLeft) || kept.String() != "before" {
+	if n, err := io.WriteString(o, "after"); n != 0 || !errors.Is(err, errSuspended) || kept.String() != "before" {
 		t.Errorf("got %d, %v, kept %q", n, err, kept.String())
 	}
 	check(t, o.Close())

@@ -15,25 +15,25 @@ type reporter struct {
 	to *json.Encoder
 }
 
-func (r *reporter) send(n remote.News) error {
+func (r *reporter) send(n remote.StartMessage) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.to.Encode(n)
 }
 
 // progress reports the preparation of images and templates.
-func (r *reporter) progress(e progress.Event) { r.send(remote.News{Progress: &e}) }
+func (r *reporter) progress(e progress.Event) { r.send(remote.StartMessage{Progress: &e}) }
 
 func (r *reporter) failed(err error) {
 	report := fault.WireOf(err)
-	r.send(remote.News{Failed: &report})
+	r.send(remote.StartMessage{Failed: &report})
 }
 
 // ready reports that the machine is served, and waits until the starter acknowledges the start. It
 // returns an error if the starter has died. The machine must then end, because no client knows
 // about it.
 func (r *reporter) ready(acknowledged <-chan error) error {
-	if err := r.send(remote.News{Ready: true}); err != nil {
+	if err := r.send(remote.StartMessage{Ready: true}); err != nil {
 		return err
 	}
 	return <-acknowledged
@@ -45,5 +45,5 @@ func (r *reporter) resumed(err error) {
 		r.failed(err)
 		return
 	}
-	r.send(remote.News{GoesOn: true})
+	r.send(remote.StartMessage{Resumed: true})
 }

@@ -12,11 +12,11 @@ import (
 )
 
 // The delay before a restart doubles each time, from firstDelay to longestDelay. After the program
-// has run for wellAfter, the delay is firstDelay again.
+// has run for stableAfter, the delay is firstDelay again.
 const (
 	firstDelay   = 100 * time.Millisecond
 	longestDelay = 30 * time.Second
-	wellAfter    = 10 * time.Second
+	stableAfter  = 10 * time.Second
 )
 
 // runs runs the program of a service, and restarts it as its restart policy demands. It returns the
@@ -40,7 +40,7 @@ func (v *service) runs(c program.Command, from *program.Position) (exit program.
 		if waits = v.restarts(exit, err); !waits {
 			break
 		}
-		if time.Since(began) >= wellAfter {
+		if time.Since(began) >= stableAfter {
 			delay = firstDelay
 		}
 	}
@@ -98,8 +98,8 @@ func (v *service) awaitRestart(delay time.Duration) (started func(), err error) 
 		if !starts.TryRLock() { // the machine is being saved
 			continue
 		}
-		if v.daemon.left.Load() {
-			err = errLeft
+		if v.daemon.suspended.Load() {
+			err = errSuspended
 		} else if !v.renew() {
 			err = errStopped
 		}

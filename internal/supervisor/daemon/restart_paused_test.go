@@ -92,8 +92,8 @@ func TestNoRestartDuringASave(t *testing.T) {
 func TestNoRestartAfterAPause(t *testing.T) {
 	t.Parallel()
 	v := waiting(t)
-	v.daemon.left.Store(true)
-	if _, err := v.ran(sh("exit 0")); !errors.Is(err, errLeft) || v.record.Result.Restarts.Count != 3 {
+	v.daemon.suspended.Store(true)
+	if _, err := v.ran(sh("exit 0")); !errors.Is(err, errSuspended) || v.record.Result.Restarts.Count != 3 {
 		t.Errorf("%v, %+v", err, v.record.Result.Restarts)
 	}
 }

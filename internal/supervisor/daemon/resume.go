@@ -52,8 +52,8 @@ func (d *daemon) resuming(ctx context.Context) (r *resuming, err error) {
 	return r, nil
 }
 
-// withWayOut adds a hint to the error of a start if the saved machine can't be resumed.
-func (d *daemon) withWayOut(err error, driver machine.Driver) error {
+// withStopHint adds a hint to the error of a start if the saved machine can't be resumed.
+func (d *daemon) withStopHint(err error, driver machine.Driver) error {
 	k := fault.KindOf(err)
 	if d.config.Workspace.Disks.Checkpoint == "" || d.resume != nil && d.resume.copied || k != fault.Corrupt && k != fault.Precondition {
 		return err

@@ -30,7 +30,7 @@ func (s *shell) recordEnd() {
 	if s.history == nil {
 		return
 	}
-	if !errors.Is(s.err, errLeft) {
+	if !errors.Is(s.err, errSuspended) {
 		if _, err := s.history.end(s.exit, s.err); err != nil {
 			slog.Error("record the end of a command", "workspace", s.daemon.config.Workspace.ID, "error", err)
 		}
@@ -81,8 +81,8 @@ func (s *server) ReadCommand(ctx context.Context, req *connect.Request[superviso
 	}
 	r := &supervisorv1.ReadCommandResponse{}
 	if j.hasEnded() { // read before the output: if the command has ended, the output is complete
-		if errors.Is(j.err, errLeft) {
-			return nil, errLeft
+		if errors.Is(j.err, errSuspended) {
+			return nil, errSuspended
 		}
 		r.EndedUnixNanos = j.ended.UnixNano()
 		if j.err != nil {

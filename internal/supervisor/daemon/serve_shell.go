@@ -100,8 +100,8 @@ func (s *server) ReadShell(ctx context.Context, req *connect.Request[supervisorv
 	if err := one.waitFor(ctx, log, m); err != nil {
 		return nil, err
 	}
-	if one.hasLeft() {
-		return nil, fault.Wrap(errLeft, "read shell", one.shellID)
+	if one.isSuspended() {
+		return nil, fault.Wrap(errSuspended, "read shell", one.shellID)
 	}
 	info := one.info() // read before the data: if it says that the shell has ended, the log is complete
 	read := log.Read

@@ -168,7 +168,7 @@ func (v *service) run(c program.Command, from *program.Position) {
 	v.complete(func() (program.Exit, error) { return v.runs(c, from) }, func() {
 		v.unpublish() // before the end is recorded, because afterwards another service can use the port
 		v.closeLogs()
-		if errors.Is(v.err, errLeft) {
+		if errors.Is(v.err, errSuspended) {
 			return
 		}
 		v.mu.Lock()

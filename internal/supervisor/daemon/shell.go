@@ -153,11 +153,11 @@ func (s *shell) print(from savedStreams) {
 // inBackground reports whether the program has no terminal.
 func (s *shell) inBackground() bool { return s.errs != nil }
 
-// hasLeft reports whether the shell continues under another supervisor.
-func (s *shell) hasLeft() bool {
+// isSuspended reports whether the shell continues under another supervisor.
+func (s *shell) isSuspended() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return errors.Is(s.err, errLeft)
+	return errors.Is(s.err, errSuspended)
 }
 
 // Write receives output of the terminal.

@@ -22,7 +22,7 @@ func TestShells(t *testing.T) {
 	h, c := live(t)
 	t.Run("group", func(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, *home, *remote.Client){
-			"go on between reads": testShellGoesOn, "much output": testShellOutput, "a flood": testShellFlood, "signals": testShellSignals, "ends": testShellEnds,
+			"go on between reads": testShellContinues, "much output": testShellOutput, "a flood": testShellFlood, "signals": testShellSignals, "ends": testShellEnds,
 			"the alternate screen": testShellScreen, "input that nobody reads": testShellInput, "refusals": testShellRefusals, "size": testShellSize, "waiting": testShellWaiting,
 			"a slow prompt": testShellPrompt, "a slow answer": testShellAnswer, "no answer": testShellSilent, "an early signal": testShellEarlySignal,
 		} {
@@ -121,7 +121,7 @@ func (u *shellUser) end() remote.Shell {
 	}
 }
 
-func testShellGoesOn(t *testing.T, h *home, c *remote.Client) {
+func testShellContinues(t *testing.T, h *home, c *remote.Client) {
 	u := open(t, c, `x=1; while read -r line; do x=$((x * 3)); echo "$line: $x $(pwd)"; done`)
 	u.write("first\n")
 	u.await("first: 3 ")

@@ -143,8 +143,8 @@ func (f Folder) Alive() bool {
 func (f Folder) WriteProcesses(pids []int) error {
 	var text strings.Builder
 	for _, pid := range pids {
-		if born, ok := bornAt(pid); ok {
-			fmt.Fprintln(&text, pid, born)
+		if started, ok := startTime(pid); ok {
+			fmt.Fprintln(&text, pid, started)
 		}
 	}
 	return os.WriteFile(f.path(processesFile), []byte(text.String()), 0o600)
@@ -158,9 +158,9 @@ func (f Folder) processes() (alive []int) {
 	}
 	for line := range strings.Lines(string(text)) {
 		var pid int
-		var born string
-		if n, _ := fmt.Sscan(line, &pid, &born); n == 2 {
-			if now, ok := bornAt(pid); ok && now == born {
+		var started string
+		if n, _ := fmt.Sscan(line, &pid, &started); n == 2 {
+			if now, ok := startTime(pid); ok && now == started {
 				alive = append(alive, pid)
 			}
 		}
@@ -168,9 +168,9 @@ func (f Folder) processes() (alive []int) {
 	return alive
 }
 
-// bornAt returns the start time of a process in clock ticks. With the start time, a later process
-// with the same PID can be distinguished.
-func bornAt(pid int) (string, bool) {
+// startTime returns the start time of a process in clock ticks. With the start time, a later
+// process with the same PID can be distinguished.
+func startTime(pid int) (string, bool) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return "", false

@@ -17,16 +17,16 @@ import (
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
-// News is a message from a starting supervisor to the process that started it.
-type News struct {
+// StartMessage is a message from a starting supervisor to the process that started it.
+type StartMessage struct {
 	Progress *progress.Event `json:"progress,omitempty"`
 	Failed   *fault.Wire     `json:"failed,omitempty"`
 	Ready    bool            `json:"ready,omitempty"`
-	GoesOn   bool            `json:"goes_on,omitempty"` // the saved machine has been resumed and now runs
+	Resumed  bool            `json:"goes_on,omitempty"` // the saved machine has been resumed and now runs
 }
 
-// maxNews is the largest size of a message, in bytes.
-const maxNews = 1 << 20
+// maxStartMessage is the largest size of a message, in bytes.
+const maxStartMessage = 1 << 20
 
 // Command is the pyro command that runs a supervisor. The supervisor reads its configuration from
 // standard input and reports on standard output.
@@ -96,7 +96,7 @@ func start(ctx context.Context, program string, o StartConfig, report progress.F
 		return nil, fault.Newf(fault.Unavailable, "its supervisor can't be started: %w", err)
 	}
 	s := &Starting{config, news, bufio.NewScanner(news), cmd, o.Workspace.Disks.Checkpoint != ""}
-	s.lines.Buffer(make([]byte, 0, 4<<10), maxNews)
+	s.lines.Buffer(make([]byte, 0, 4<<10), maxStartMessage)
 	// If the supervisor ended before it read its configuration, its messages say why.
 	if _, err = config.Write(append(text, '\n')); err == nil || errors.Is(err, syscall.EPIPE) {
 		err = s.await(ctx, report)
@@ -124,14 +124,14 @@ func (s *Starting) await(ctx context.Context, report progress.Func) error {
 // failed.
 func (s *Starting) hear(report progress.Func) error {
 	for s.lines.Scan() {
-		var n News
+		var n StartMessage
 		if err := json.Unmarshal(s.lines.Bytes(), &n); err != nil {
 			return fmt.Errorf("its supervisor can't be understood: %w", err)
 		}
 		switch {
 		case n.Failed != nil:
 			return n.Failed.Err()
-		case n.Ready || n.GoesOn:
+		case n.Ready || n.Resumed:
 			return nil
 		case n.Progress != nil:
 			report.Report(*n.Progress)

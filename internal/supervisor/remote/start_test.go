@@ -36,7 +36,7 @@ func beSupervisor() int {
 	switch o.Workspace.Name {
 	case "fails":
 		report := fault.WireOf(fault.Wrap(fault.New(fault.Exhausted, "make disks", "", "the disk is full").WithHint("pyro env prune"), "start machine", "x"))
-		out.Encode(News{Failed: &report})
+		out.Encode(StartMessage{Failed: &report})
 		return 1
 	case "dies":
 		fmt.Fprintln(os.Stderr, "last words")
@@ -48,10 +48,10 @@ func beSupervisor() int {
 			os.Stdout.WriteString(strings.Repeat("x", 64<<10))
 		}
 	case "reports":
-		out.Encode(News{Progress: &progress.Event{}})
-		out.Encode(News{Ready: true})
+		out.Encode(StartMessage{Progress: &progress.Event{}})
+		out.Encode(StartMessage{Ready: true})
 	case "is ready":
-		out.Encode(News{Ready: true})
+		out.Encode(StartMessage{Ready: true})
 	case "is silent":
 	}
 	if _, err := in.ReadByte(); err != nil {
@@ -60,10 +60,10 @@ func beSupervisor() int {
 	}
 	switch o.Workspace.Disks.Checkpoint {
 	case "goes on":
-		out.Encode(News{GoesOn: true})
+		out.Encode(StartMessage{Resumed: true})
 	case "can't go on":
 		report := fault.WireOf(fault.Newf(fault.Exhausted, "the disk is full"))
-		out.Encode(News{Failed: &report})
+		out.Encode(StartMessage{Failed: &report})
 		fallthrough
 	case "dies":
 		os.WriteFile(filepath.Join(o.Folder, "abandoned"), nil, 0o600)

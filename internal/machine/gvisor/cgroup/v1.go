@@ -14,7 +14,7 @@ import (
 func (h host) findV1(groups []membership, mounts []mount) (*Parent, error) {
 	p := &Parent{host: h, version: 1, folders: map[string]string{}, stale: staleAfter}
 	for _, c := range controllers {
-		folder, err := h.placeV1(groups, mounts, c)
+		folder, err := h.parentV1(groups, mounts, c)
 		if err == nil {
 			p.folders[c] = folder
 		} else if c == memory {
@@ -24,7 +24,7 @@ func (h host) findV1(groups []membership, mounts []mount) (*Parent, error) {
 	return p, nil
 }
 
-func (h host) placeV1(groups []membership, mounts []mount, controller string) (string, error) {
+func (h host) parentV1(groups []membership, mounts []mount, controller string) (string, error) {
 	i := slices.IndexFunc(groups, func(m membership) bool { return m.has(controller) })
 	if i < 0 {
 		return "", unavailable("this host has no %s controller", controller)

@@ -26,7 +26,7 @@ func (h host) findV2(groups []membership, mounts []mount) (*Parent, error) {
 		if m.kind != "cgroup2" {
 			continue
 		}
-		p, err := h.placeV2(m, groups[i].path)
+		p, err := h.parentV2(m, groups[i].path)
 		if err == nil {
 			return p, nil
 		}
@@ -40,7 +40,7 @@ func (h host) findV2(groups []membership, mounts []mount) (*Parent, error) {
 	return nil, first
 }
 
-func (h host) placeV2(m mount, group string) (*Parent, error) {
+func (h host) parentV2(m mount, group string) (*Parent, error) {
 	own, ok := m.folder(group)
 	if !ok || h.kernel.access(filepath.Join(own, "cgroup.procs"), unix.F_OK) != nil {
 		return nil, hidden(m, group)
@@ -65,7 +65,7 @@ func (h host) placeV2(m mount, group string) (*Parent, error) {
 	if err != nil {
 		return nil, h.refused(m, parent, err, h.scope())
 	}
-	had, err := h.handedDown(parent)
+	had, err := h.delegatedControllers(parent)
 	if err != nil {
 		return nil, err
 	}
@@ -84,14 +84,14 @@ func (h host) isRoot(folder string) bool {
 	return errors.Is(h.kernel.access(filepath.Join(folder, "cgroup.events"), unix.F_OK), fs.ErrNotExist)
 }
 
-// handedDown lists the controllers that a folder enables for its child groups. Memory must be one
-// of them. If the folder is the root of the tree, handedDown first enables missing controllers. It
-// does not change other groups, because they belong to a service manager.
-func (h host) handedDown(parent string) ([]string, error) {
+// delegatedControllers lists the controllers that a folder enables for its child groups. Memory
+// must be one of them. If the folder is the root of the tree, delegatedControllers first enables
+// missing controllers. It does not change other groups, because they belong to a service manager.
+func (h host) delegatedControllers(parent string) ([]string, error) {
 	control := filepath.Join(parent, "cgroup.subtree_control")
 	had, err := words(control)
 	if err == nil && h.isRoot(parent) {
-		if err = h.handDown(parent, had); err == nil {
+		if err = h.delegateControllers(parent, had); err == nil {
 			had, err = words(control)
 		}
 	}
@@ -104,8 +104,8 @@ func (h host) handedDown(parent string) ([]string, error) {
 	return had, nil
 }
 
-// handDown enables the controllers that this package uses in the root of the tree.
-func (h host) handDown(root string, had []string) error {
+// delegateControllers enables the controllers that this package uses in the root of the tree.
+func (h host) delegateControllers(root string, had []string) error {
 	has, err := words(filepath.Join(root, "cgroup.controllers"))
 	if err != nil {
 		return err

@@ -2,8 +2,9 @@ package cli
 
 import "github.com/spf13/cobra"
 
-// habits maps command words that users know from shells and similar programs to pyro commands.
-var habits = map[string]string{
+// familiarWords maps command words that users know from shells and similar programs to pyro
+// commands.
+var familiarWords = map[string]string{
 	"attach": "workspace shell attach", "build": "env pull", "commit": "workspace snapshot create", "cp": "workspace sync push", "history": "workspace logs",
 	"image": "env list", "images": "env list", "info": "doctor", "init": "prepare", "inspect": "workspace status", "kill": "workspace stop", "ls": "workspace list",
 	"open": "workspace shell open", "ps": "workspace list", "pull": "env pull", "push": "workspace sync push", "remove": "workspace delete", "rename": "workspace update",
@@ -11,18 +12,18 @@ var habits = map[string]string{
 	"ssh": "workspace shell attach", "top": "workspace service list", "unpause": "workspace resume", "upload": "workspace sync push", "download": "workspace export",
 }
 
-// ofEnvironments maps words that have another meaning after "pyro env".
-var ofEnvironments = map[string]string{"add": "env pull", "install": "env pull", "ls": "env list", "remove": "env prune", "rm": "env prune", "show": "env inspect"}
+// familiarEnvWords maps words that have another meaning after "pyro env".
+var familiarEnvWords = map[string]string{"add": "env pull", "install": "env pull", "ls": "env list", "remove": "env prune", "rm": "env prune", "show": "env inspect"}
 
-// elsewhere returns the command that the user probably means by a word, or "" if there is none.
-func elsewhere(cmd *cobra.Command, word string) string {
+// meantCommand returns the command that the user probably means by a word, or "" if there is none.
+func meantCommand(cmd *cobra.Command, word string) string {
 	root := cmd.Root()
-	if cmd.Name() == "env" && ofEnvironments[word] != "" {
-		return root.Name() + " " + ofEnvironments[word]
+	if cmd.Name() == "env" && familiarEnvWords[word] != "" {
+		return root.Name() + " " + familiarEnvWords[word]
 	}
 	if !cmd.HasParent() || cmd.Name() == "workspace" {
-		if habits[word] != "" {
-			return root.Name() + " " + habits[word]
+		if familiarWords[word] != "" {
+			return root.Name() + " " + familiarWords[word]
 		}
 	}
 	if cmd.HasParent() {
