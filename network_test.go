@@ -12,7 +12,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-func TestNetworkOfAWorkspace(t *testing.T) {
+func TestWorkspaceNetwork(t *testing.T) {
 	w := workspace.Workspace{Workspace: store.Workspace{ID: "ws-b1b14fe17d00", Spec: store.Spec{Network: store.NetworkOff}}}
 	if n := networkOf(w); n != nil {
 		t.Errorf("off: %+v", n)
@@ -31,7 +31,7 @@ func TestNetworkOfAWorkspace(t *testing.T) {
 	}
 }
 
-func TestPublishedPortsAreThoseOfServicesThatRun(t *testing.T) {
+func TestPublishedPortsOfRunningServices(t *testing.T) {
 	s := workspace.Service{State: workspace.ServiceRunning, Service: store.Service{Spec: store.ServiceSpec{Ports: []store.Port{{Guest: 80, Host: 8080}}}}}
 	if got := newService("ws-0", store.Spec{}, s).PublishedPorts; len(got) != 1 {
 		t.Errorf("running: %v", got)
@@ -50,7 +50,7 @@ func TestPublishedPortsAreThoseOfServicesThatRun(t *testing.T) {
 	}
 }
 
-func TestRecordsOfANetwork(t *testing.T) {
+func TestNetworkRecords(t *testing.T) {
 	at := time.Date(2026, 11, 22, 1, 2, 3, 4, time.UTC)
 	for _, c := range []struct {
 		record network.Record

@@ -58,7 +58,7 @@ func TestRequestBounds(t *testing.T) {
 	}
 }
 
-func TestNetworkOfARequest(t *testing.T) {
+func TestRequestNetwork(t *testing.T) {
 	r := RunInVMRequest{Environment: "debian:12", Argv: []string{"true"}, Network: true, EgressAllow: []string{"*.x.test:443", "10.1.0.0/16"}, EgressDeny: []string{"10.1.1.1"}}
 	if err := r.complete(); err != nil {
 		t.Error(err)
@@ -69,7 +69,7 @@ func TestNetworkOfARequest(t *testing.T) {
 	}
 }
 
-func TestIsolationOfARequest(t *testing.T) {
+func TestRequestIsolation(t *testing.T) {
 	for _, c := range []struct {
 		asked, environment, want Isolation
 	}{{"", "", "auto"}, {"", "tcg", "tcg"}, {"gvisor", "tcg", "gvisor"}, {"auto", "tcg", "auto"}, {"none", "", ""}, {"", "xen", ""}, {"KVM", "", ""}} {

@@ -36,7 +36,7 @@ func TestOutputIsBounded(t *testing.T) {
 	}
 }
 
-func TestOutputGivesTheBytesBack(t *testing.T) {
+func TestOutputRoundTrip(t *testing.T) {
 	all := make([]byte, 256)
 	for i := range all {
 		all[i] = byte(i)

@@ -65,7 +65,7 @@ func TestRunCollectsOutput(t *testing.T) {
 	}
 }
 
-func TestRunHoldsABoundedOutput(t *testing.T) {
+func TestRunBoundsOutput(t *testing.T) {
 	r, err := onHost(t).RunInVM(t.Context(), shell(`head -c 20000000 /dev/zero; echo all`))
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestRunStreams(t *testing.T) {
 	}
 }
 
-func TestCommandIsALineForTheShell(t *testing.T) {
+func TestCommandIsShellLine(t *testing.T) {
 	r, err := onHost(t).RunInVM(t.Context(), RunInVMRequest{Environment: "debian:12", Command: `echo $((6 * 7))`, AllowHostCompat: true})
 	if err != nil || r.Stdout != "42\n" {
 		t.Errorf("%+v, %v", r, err)
@@ -158,7 +158,7 @@ func TestSignalsReachTheCommand(t *testing.T) {
 	}
 }
 
-func TestASignalBeforeTheCommandEndsTheRun(t *testing.T) {
+func TestEarlySignalEndsRun(t *testing.T) {
 	p := onHost(t)
 	// The first run creates the folder of the machines.
 	if _, err := p.RunInVM(t.Context(), shell("true")); err != nil {
@@ -178,7 +178,7 @@ func TestASignalBeforeTheCommandEndsTheRun(t *testing.T) {
 	}
 }
 
-func TestAFailingWriterEndsTheRun(t *testing.T) {
+func TestFailingWriterEndsRun(t *testing.T) {
 	req := shell(`while :; do echo more; done`)
 	req.Stdout = writer(func([]byte) (int, error) { return 0, syscall.ENOSPC })
 	_, err := onHost(t).RunInVM(t.Context(), req)
@@ -191,7 +191,7 @@ type writer func([]byte) (int, error)
 
 func (w writer) Write(b []byte) (int, error) { return w(b) }
 
-func TestAGuestIsNotReplacedWithoutLeave(t *testing.T) {
+func TestHostFallbackNeedsPermission(t *testing.T) {
 	ran := filepath.Join(t.TempDir(), "ran")
 	p, err := New(Options{CacheDir: t.TempDir(), StateDir: t.TempDir()})
 	if err != nil {

@@ -35,7 +35,7 @@ func (p *Pyro) createVM(t *testing.T, ttl int) string {
 	return vm.VMID
 }
 
-func TestAMachineIsGoneAfterItsCommand(t *testing.T) {
+func TestMachineIsRemovedAfterCommand(t *testing.T) {
 	p := withWorkspaces(t)
 	id := p.createVM(t, 0)
 	now, err := p.StatusVM(t.Context(), id)
@@ -60,7 +60,7 @@ func TestAMachineIsGoneAfterItsCommand(t *testing.T) {
 	}
 }
 
-func TestACommandThatCanNotBeAskedForLeavesTheMachine(t *testing.T) {
+func TestInvalidCommandKeepsMachine(t *testing.T) {
 	p := withWorkspaces(t)
 	id := p.createVM(t, 0)
 	if _, err := p.StartVM(t.Context(), id); err != nil {
@@ -86,7 +86,7 @@ func TestACommandThatCanNotBeAskedForLeavesTheMachine(t *testing.T) {
 	}
 }
 
-func TestReapingDeletesWhatIsOverAndNothingElse(t *testing.T) {
+func TestReapDeletesOnlyExpired(t *testing.T) {
 	p := withWorkspaces(t)
 	over := []string{p.createVM(t, 1), p.createVM(t, 1)}
 	started, later, w := p.createVM(t, 1), p.createVM(t, 600), p.create(t, func(r *CreateWorkspaceRequest) { r.TTLSeconds = 1 })
@@ -131,7 +131,7 @@ func TestReapingDeletesWhatIsOverAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestPruneKeepsWhatWorkspacesBeganWith(t *testing.T) {
+func TestPruneKeepsUsedImages(t *testing.T) {
 	p := withWorkspaces(t)
 	ctx := t.Context()
 	env, err := p.PullEnvironment(ctx, PullEnvironmentRequest{Environment: serveSmallImage(t)})

@@ -197,9 +197,9 @@ func isZombie(pid int) bool {
 	return err != nil || strings.Contains(string(stat), ") Z ")
 }
 
-// TestACommandCountsAsUse checks that the time to live of a workspace does not end a detached
+// TestCommandCountsAsUse checks that the time to live of a workspace does not end a detached
 // command.
-func TestACommandCountsAsUse(t *testing.T) {
+func TestCommandCountsAsUse(t *testing.T) {
 	p := withWorkspaces(t)
 	id := p.create(t, func(r *CreateWorkspaceRequest) { r.TTLSeconds = 1 })
 	c, err := p.StartCommand(t.Context(), StartCommandRequest{WorkspaceID: id, Command: "sleep 3; echo done"})

@@ -48,21 +48,21 @@ func TestExecWorkspace(t *testing.T) {
 		name string
 		run  func(*testing.T, *Pyro, string)
 	}{
-		{"ManyAtOnceAreAllKept", manyAtOnceAreAllRecorded}, // must run first, because it expects certain sequence numbers
-		{"TheCommandGetsWhatItIsGiven", theCommandGetsWhatItIsGiven},
-		{"WhatCanNotRunIsAResult", whatCanNotRunIsAResult},
-		{"TheTimeLimitIsToldAndKept", theTimeLimitIsReported},
-		{"OutputThatIsNotTextComesInBase64", outputThatIsNotTextComesInBase64},
-		{"CancelKillsTheCommandAndKeepsIt", cancelKillsTheCommandAndKeepsIt},
-		{"AFailingWriterEndsTheCommand", aFailingWriterEndsTheCommand},
-		{"SignalsReachTheCommand", signalsReachTheCommand},
-		{"TheHistoryKeepsBothEndsOfMuchOutput", theHistoryKeepsBothEndsOfMuchOutput},
+		{"Concurrent", testConcurrentExecs}, // must run first, because it expects certain sequence numbers
+		{"Inputs", testExecInputs},
+		{"NotExecutable", testExecNotExecutable},
+		{"TimeLimit", testExecTimeLimit},
+		{"BinaryOutput", testExecBinaryOutput},
+		{"Cancel", testExecCancel},
+		{"FailingWriter", testExecFailingWriter},
+		{"Signals", testExecSignals},
+		{"LargeHistory", testExecLargeHistory},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, p, id) })
 	}
 }
 
-func theCommandGetsWhatItIsGiven(t *testing.T, p *Pyro, id string) {
+func testExecInputs(t *testing.T, p *Pyro, id string) {
 	home := t.TempDir()
 	if err := os.WriteFile(filepath.Join(home, ".profile"), []byte("FROM_PROFILE=read\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func theCommandGetsWhatItIsGiven(t *testing.T, p *Pyro, id string) {
 	}
 }
 
-func whatCanNotRunIsAResult(t *testing.T, p *Pyro, id string) {
+func testExecNotExecutable(t *testing.T, p *Pyro, id string) {
 	for name, req := range map[string]ExecWorkspaceRequest{
 		"no such program": {WorkspaceID: id, Argv: []string{"no-such-program"}},
 		"no such folder":  {WorkspaceID: id, Argv: []string{"true"}, Cwd: "none"},
@@ -121,7 +121,7 @@ func whatCanNotRunIsAResult(t *testing.T, p *Pyro, id string) {
 	}
 }
 
-func theTimeLimitIsReported(t *testing.T, p *Pyro, id string) {
+func testExecTimeLimit(t *testing.T, p *Pyro, id string) {
 	began := time.Now()
 	r := p.exec1(t, ExecWorkspaceRequest{WorkspaceID: id, Command: `echo begun; echo err >&2; sleep 60 & sleep 60`, TimeoutSeconds: 1})
 	if r.ExitCode != 124 || !r.TimedOut || r.Stdout != "begun\n" || r.Stderr != "err\nthe command timed out after 1 s\n" || time.Since(began) > testenv.Patience {
@@ -136,7 +136,7 @@ func theTimeLimitIsReported(t *testing.T, p *Pyro, id string) {
 	}
 }
 
-func outputThatIsNotTextComesInBase64(t *testing.T, p *Pyro, id string) {
+func testExecBinaryOutput(t *testing.T, p *Pyro, id string) {
 	r := p.exec1(t, ExecWorkspaceRequest{WorkspaceID: id, Argv: []string{"sh", "-c", `printf '\377\000'; echo text >&2`}})
 	stdout, stderr := r.Output()
 	if r.Stdout != "/wA=" || r.StdoutEncoding != Base64 || r.StderrEncoding != UTF8 || string(stdout) != "\xff\x00" || string(stderr) != "text\n" {
@@ -147,7 +147,7 @@ func outputThatIsNotTextComesInBase64(t *testing.T, p *Pyro, id string) {
 	}
 }
 
-func cancelKillsTheCommandAndKeepsIt(t *testing.T, p *Pyro, id string) {
+func testExecCancel(t *testing.T, p *Pyro, id string) {
 	before := p.exec1(t, ExecWorkspaceRequest{WorkspaceID: id, Argv: []string{"true"}})
 	enough := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -182,7 +182,7 @@ func cancelKillsTheCommandAndKeepsIt(t *testing.T, p *Pyro, id string) {
 	}
 }
 
-func aFailingWriterEndsTheCommand(t *testing.T, p *Pyro, id string) {
+func testExecFailingWriter(t *testing.T, p *Pyro, id string) {
 	_, err := p.ExecWorkspace(t.Context(), ExecWorkspaceRequest{
 		WorkspaceID: id, Command: `while :; do echo more; done`,
 		Stdout: writer(func([]byte) (int, error) { return 0, syscall.ENOSPC }),
@@ -192,7 +192,7 @@ func aFailingWriterEndsTheCommand(t *testing.T, p *Pyro, id string) {
 	}
 }
 
-func signalsReachTheCommand(t *testing.T, p *Pyro, id string) {
+func testExecSignals(t *testing.T, p *Pyro, id string) {
 	signals := make(chan syscall.Signal, 1)
 	r := p.exec1(t, ExecWorkspaceRequest{
 		WorkspaceID: id, Command: `trap 'exit 9' INT; echo ready; sleep 30 & wait`, Signals: signals,
@@ -206,7 +206,7 @@ func signalsReachTheCommand(t *testing.T, p *Pyro, id string) {
 	}
 }
 
-func manyAtOnceAreAllRecorded(t *testing.T, p *Pyro, id string) {
+func testConcurrentExecs(t *testing.T, p *Pyro, id string) {
 	const many = 8
 	var all sync.WaitGroup
 	var sequences [many]int
@@ -237,7 +237,7 @@ func manyAtOnceAreAllRecorded(t *testing.T, p *Pyro, id string) {
 	}
 }
 
-func theHistoryKeepsBothEndsOfMuchOutput(t *testing.T, p *Pyro, id string) {
+func testExecLargeHistory(t *testing.T, p *Pyro, id string) {
 	r := p.exec1(t, ExecWorkspaceRequest{WorkspaceID: id, Command: `echo first; head -c 300000 /dev/zero | tr '\0' x; echo last; echo err >&2`})
 	if len(r.Stdout) != 300011 || r.StdoutTruncated {
 		t.Errorf("%d bytes, truncated: %v", len(r.Stdout), r.StdoutTruncated)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestRequestsThatCanNotBeRight(t *testing.T) {
+func TestInvalidRequests(t *testing.T) {
 	p := withWorkspaces(t)
 	id := p.create(t, nil)
 	vm, err := p.CreateVM(t.Context(), CreateVMRequest{Environment: "debian:12", AllowHostCompat: true})

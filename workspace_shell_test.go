@@ -29,7 +29,7 @@ func readUntil(t *testing.T, p *Pyro, id, shell string, text string) *ShellOutpu
 	}
 }
 
-func TestAShellIsPlainToRead(t *testing.T) {
+func TestShellPlainText(t *testing.T) {
 	p := withWorkspaces(t)
 	ctx := t.Context()
 	id := p.create(t, nil)
@@ -89,9 +89,9 @@ func TestAShellIsPlainToRead(t *testing.T) {
 	}
 }
 
-// TestALineThatIsTooLong checks that a shell refuses a line that its terminal would cut off. A
+// TestLongLineIsRefused checks that a shell refuses a line that its terminal would cut off. A
 // program that reads single keys gets all of the line.
-func TestALineThatIsTooLong(t *testing.T) {
+func TestLongLineIsRefused(t *testing.T) {
 	p := withWorkspaces(t)
 	ctx := t.Context()
 	id := p.create(t, nil)
@@ -196,7 +196,7 @@ func attach(ctx context.Context, p *Pyro, id, shell string, resize chan WindowSi
 	return one
 }
 
-func TestAPersonTakesAShellThatAnAgentReads(t *testing.T) {
+func TestPersonAttachesToAgentShell(t *testing.T) {
 	p := withWorkspaces(t)
 	ctx := t.Context()
 	id := p.create(t, nil)

@@ -225,7 +225,7 @@ func operationsOn(t *testing.T, p *Pyro, id string) (workspace, vm map[string]fu
 		}
 }
 
-func TestUnknownIDsAreNotFoundByEveryOperation(t *testing.T) {
+func TestUnknownIDs(t *testing.T) {
 	p := withWorkspaces(t)
 	vm, err := p.CreateVM(t.Context(), CreateVMRequest{Environment: "debian:12", AllowHostCompat: true})
 	if err != nil {
@@ -264,7 +264,7 @@ func TestUnknownIDsAreNotFoundByEveryOperation(t *testing.T) {
 	}
 }
 
-func TestWhatAStoppedWorkspaceCanDo(t *testing.T) {
+func TestStoppedWorkspaceOperations(t *testing.T) {
 	p := withWorkspaces(t)
 	id := p.create(t, nil)
 	if w, err := p.StopWorkspace(t.Context(), id); err != nil || w.State != StateStopped || w.ExpiresAt != nil || w.StateReason == "" {
@@ -294,7 +294,7 @@ func TestWhatAStoppedWorkspaceCanDo(t *testing.T) {
 	}
 }
 
-func TestUpdateChangesNameAndLabelsAlone(t *testing.T) {
+func TestUpdateChangesOnlyNameAndLabels(t *testing.T) {
 	p := withWorkspaces(t)
 	id := p.create(t, func(r *CreateWorkspaceRequest) { r.Name, r.Labels = "first", map[string]string{"a": "1", "b": "2"} })
 	before, err := p.StatusWorkspace(t.Context(), id)
@@ -319,7 +319,7 @@ func TestUpdateChangesNameAndLabelsAlone(t *testing.T) {
 	}
 }
 
-func TestForkMakesAsManyAsAreAskedFor(t *testing.T) {
+func TestForkCount(t *testing.T) {
 	p := withWorkspaces(t)
 	ctx := t.Context()
 	id := p.create(t, func(r *CreateWorkspaceRequest) { r.TTLSeconds = 900 })
@@ -356,7 +356,7 @@ func TestForkMakesAsManyAsAreAskedFor(t *testing.T) {
 	}
 }
 
-func TestACreationThatFailsLeavesNothing(t *testing.T) {
+func TestFailedCreationLeavesNothing(t *testing.T) {
 	p := withWorkspaces(t)
 	pipe := filepath.Join(t.TempDir(), "not an archive.tar")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
@@ -379,7 +379,7 @@ func TestACreationThatFailsLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestAListCanBeGivenAway(t *testing.T) {
+func TestListCallsEach(t *testing.T) {
 	p := withWorkspaces(t)
 	ctx := t.Context()
 	id := p.create(t, nil)

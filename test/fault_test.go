@@ -45,7 +45,7 @@ func TestGuestReboots(t *testing.T) {
 	}
 }
 
-func TestTheMachineIsKilled(t *testing.T) {
+func TestMachineIsKilled(t *testing.T) {
 	t.Parallel()
 	for name, p := range map[string]*program{"QEMU": newProgram(t).emulated(), "gVisor's sentry": newProgram(t).sandboxed()} {
 		p.isKilled(name)

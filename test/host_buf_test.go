@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestHostAgentWithAForeignClient calls the host agent with buf curl, which discovers the API by
+// TestHostAgentWithBufCurl calls the host agent with buf curl, which discovers the API by
 // reflection.
-func TestHostAgentWithAForeignClient(t *testing.T) {
+func TestHostAgentWithBufCurl(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
 	p := workspaces(t).with("PYRO_HOST_TOKEN", hostToken)

@@ -22,9 +22,9 @@ const hostOddities = `for d in /root /workspace /dev/shm; do
 	perl -MSocket -e 'socket(S, PF_UNIX, SOCK_STREAM, 0); bind(S, sockaddr_un("sock")) or die $!' || exit 1
 done`
 
-// TestHostAgentFilesTell makes each file call with invalid targets. The error codes must not depend
-// on the isolation level or the file system, and no call must block.
-func TestHostAgentFilesTell(t *testing.T) {
+// TestHostAgentFileErrors makes each file call with invalid targets. The error codes must not
+// depend on the isolation level or the file system, and no call must block.
+func TestHostAgentFileErrors(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t).with("PYRO_HOST_TOKEN", hostToken)
 	_, address := p.serveHost()

@@ -17,10 +17,10 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// TestHostAgentIsKilledAnywhere kills the host agent at random moments of its operations. After a
+// TestHostAgentIsKilledAtRandom kills the host agent at random moments of its operations. After a
 // restart of the host agent, the sandbox must work and be in the old or in the new state.
 // Acknowledged operations must have succeeded. At the end nothing must remain.
-func TestHostAgentIsKilledAnywhere(t *testing.T) {
+func TestHostAgentIsKilledAtRandom(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
 	p := workspaces(t).with("PYRO_HOST_TOKEN", hostToken)

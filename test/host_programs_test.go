@@ -110,8 +110,8 @@ func leavePrograms(ctx context.Context, t *testing.T, c hostagentv1connect.HostA
 	return &leftPrograms{next: u.next, pty: started.Pid, server: server.Msg.Pid}
 }
 
-// comeBack attaches to the programs again after the host agent was killed and restarted.
-func (p *leftPrograms) comeBack(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient) {
+// reattach attaches to the programs again after the host agent was killed and restarted.
+func (p *leftPrograms) reattach(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient) {
 	u, started := attachHost(ctx, t, c, &pb.PtyAttachRequest{SandboxId: "one", Tag: "pty-a"})
 	if seen := u.until(t, "got two\r\n40 100\r\n"); started.Pid != p.pty {
 		t.Errorf("pid %d became %d, and says %q", p.pty, started.Pid, seen)
@@ -240,9 +240,9 @@ func (p *leftPrograms) gone(t *testing.T) {
 	}
 }
 
-// TestHostAgentProgramsOfAPausedMachine checks that terminals and processes continue after a pause
+// TestHostAgentProgramsAfterPause checks that terminals and processes continue after a pause
 // and a resume. Unread output must not be lost.
-func TestHostAgentProgramsOfAPausedMachine(t *testing.T) {
+func TestHostAgentProgramsAfterPause(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t).with("PYRO_HOST_TOKEN", hostToken)
 	agent, address := p.serveHost()

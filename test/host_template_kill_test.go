@@ -14,11 +14,11 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// TestKilledWhileBecomingATemplate kills supervisors and machines at random moments while a sandbox
+// TestKilledDuringTemplate kills supervisors and machines at random moments while a sandbox
 // becomes a template. It tests both a snapshot and flattening. Afterwards there must be a template
 // that works, or no template and a sandbox whose reported state is correct. At the end nothing must
 // remain.
-func TestKilledWhileBecomingATemplate(t *testing.T) {
+func TestKilledDuringTemplate(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
 	p := workspaces(t).with("PYRO_HOST_TOKEN", hostToken)

@@ -122,7 +122,7 @@ func TestHostAgent(t *testing.T) {
 	if flushed, err := c.FlushSandboxMetrics(ctx, connect.NewRequest(&pb.FlushSandboxMetricsRequest{SandboxId: "one"})); err != nil || len(flushed.Msg.Points_10M) < 2 {
 		t.Errorf("%v %v", flushed, err)
 	}
-	programs.comeBack(ctx, t, c)
+	programs.reattach(ctx, t, c)
 	if _, err := c.DestroySandbox(ctx, connect.NewRequest(&pb.DestroySandboxRequest{SandboxId: "one"})); err != nil {
 		t.Error(err)
 	}

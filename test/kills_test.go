@@ -148,9 +148,9 @@ func (p *program) coming(who string, over []string, ended <-chan struct{}) (pid 
 	}
 }
 
-// noneIsHalf creates and deletes workspaces until the remains of killed creations are gone. Each
-// creation removes the remains of workspaces whose machines have ended.
-func (p *program) noneIsHalf(make ...string) {
+// awaitNoPartialWorkspaces creates and deletes workspaces until the remains of killed creations are
+// gone. Each creation removes the remains of workspaces whose machines have ended.
+func (p *program) awaitNoPartialWorkspaces(make ...string) {
 	p.t.Helper()
 	for began := time.Now(); ; time.Sleep(200 * time.Millisecond) {
 		made := p.must(slices.Concat([]string{"workspace"}, make, []string{"--id-only"})...)

@@ -78,8 +78,8 @@ func TestGitOfAWorktree(t *testing.T) {
 	}
 }
 
-// TestGitThatCantBeCopied checks that the results say why git does not work in the workspace.
-func TestGitThatCantBeCopied(t *testing.T) {
+// TestUncopyableGit checks that the results say why git does not work in the workspace.
+func TestUncopyableGit(t *testing.T) {
 	t.Parallel()
 	sameForAll(t)
 	p := workspaces(t)

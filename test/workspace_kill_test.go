@@ -188,7 +188,7 @@ func (v *victim) kill(o operation, who string, after time.Duration) bool {
 		v.made(what, over, strings.TrimSpace(r.out), r.acknowledged)
 	}
 	if o.name == "create" {
-		v.noneIsHalf("create", environment)
+		v.awaitNoPartialWorkspaces("create", environment)
 	}
 	return r.killed
 }

@@ -43,7 +43,7 @@ func TestKilledWhilePausing(t *testing.T) {
 			}
 		}
 	}
-	p.noneIsHalf("fork", v.id)
+	p.awaitNoPartialWorkspaces("fork", v.id)
 }
 
 // pausing is a workspace with a program that stores a word in memory. The word shows whether the

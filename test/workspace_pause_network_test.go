@@ -33,9 +33,9 @@ for name, to in ("egress", ("` + public + `", 9)), ("egress6", ("` + public6 + `
     threading.Thread(target=wait, args=(name, socket.create_connection(to, None))).start()
 `
 
-// TestConnectionsOfAPausedMachine checks that programs see the end of their connections after a
+// TestConnectionsOfPausedMachine checks that programs see the end of their connections after a
 // pause.
-func TestConnectionsOfAPausedMachine(t *testing.T) {
+func TestConnectionsOfPausedMachine(t *testing.T) {
 	t.Parallel()
 	h := newHosts(t)
 	p := h.pyro()

@@ -147,9 +147,9 @@ func TestAutoPause(t *testing.T) {
 	p.countsOn(id, last, "after all of that")
 }
 
-// TestForkOfAPausedWorkspace checks that services continue in forks of a paused workspace and that
+// TestForkOfPausedWorkspace checks that services continue in forks of a paused workspace and that
 // their output is not lost.
-func TestForkOfAPausedWorkspace(t *testing.T) {
+func TestForkOfPausedWorkspace(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
 	id := p.create()

@@ -95,8 +95,8 @@ func TestPortForward(t *testing.T) {
 	}
 }
 
-// TestPublishOnARunningService publishes and closes a port of a service that runs.
-func TestPublishOnARunningService(t *testing.T) {
+// TestPublishOnRunningService publishes and closes a port of a service that runs.
+func TestPublishOnRunningService(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
 	p := workspaces(t)

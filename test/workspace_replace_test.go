@@ -40,9 +40,9 @@ while r["opened"] < 10000 or not os.path.exists("/tmp/end"):
 print(json.dumps(r))
 `
 
-// TestAReplacedFileIsNeverMissing reads files inside the machine while patches and pushes replace
+// TestReplacedFileIsNeverMissing reads files inside the machine while patches and pushes replace
 // them. One file has lost its first name, and another one is a symbolic link.
-func TestAReplacedFileIsNeverMissing(t *testing.T) {
+func TestReplacedFileIsNeverMissing(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
 	id := p.create()

@@ -12,9 +12,9 @@ import (
 // shape prints the processors and the memory in MiB that a machine sees.
 const shape = `nproc; awk '/MemTotal/ { print int($2 / 1024) }' /proc/meminfo`
 
-// TestUpdateOfAMachine changes the processors and the memory of workspaces that run, are stopped
+// TestUpdateMachine changes the processors and the memory of workspaces that run, are stopped
 // and are paused.
-func TestUpdateOfAMachine(t *testing.T) {
+func TestUpdateMachine(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
 	id := p.create("--vcpu-count", "1", "--mem-mib", "512")
@@ -65,9 +65,9 @@ func TestUpdateOfAMachine(t *testing.T) {
 	}
 }
 
-// TestUpdateOfANetwork changes the network policy of a workspace while its programs have
+// TestUpdateNetwork changes the network policy of a workspace while its programs have
 // connections, while it is paused and while it is stopped.
-func TestUpdateOfANetwork(t *testing.T) {
+func TestUpdateNetwork(t *testing.T) {
 	t.Parallel()
 	h := newHosts(t)
 	p := h.pyro()

@@ -102,9 +102,9 @@ func mtime(t testing.TB, path string) int64 {
 	return info.ModTime().UnixNano()
 }
 
-// TestOperationsAreTakenInTheirOrder checks that operations are applied in the order of the
+// TestOperationsApplyInOrder checks that operations are applied in the order of the
 // archive. Each case works only in that order.
-func TestOperationsAreTakenInTheirOrder(t *testing.T) {
+func TestOperationsApplyInOrder(t *testing.T) {
 	for name, c := range map[string]struct {
 		entries []volumetest.Edit
 		counts  string
@@ -179,9 +179,9 @@ func markOf(t testing.TB, path string) listing.Mark {
 	return listing.Mark{Inode: st.Ino, Size: st.Size, ModTime: st.Mtim.Nano(), ChangeTime: st.Ctim.Nano(), Mode: st.Mode & 0o7777}
 }
 
-// TestChangesThatAreRefused checks that a rejected change has no effect, and that its error names
+// TestRejectedChanges checks that a rejected change has no effect, and that its error names
 // the path and the cause.
-func TestChangesThatAreRefused(t *testing.T) {
+func TestRejectedChanges(t *testing.T) {
 	s := storedIn(t, volumetest.InMemory(t))
 	volumetest.Put(t, s.files+"/file", "file")
 	volumetest.Put(t, s.files+"/dir/file", "below")
@@ -264,8 +264,8 @@ func TestChangesThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestArchivesThatAreNone checks that an invalid or incomplete archive changes nothing.
-func TestArchivesThatAreNone(t *testing.T) {
+// TestInvalidArchives checks that an invalid or incomplete archive changes nothing.
+func TestInvalidArchives(t *testing.T) {
 	s := storedIn(t, volumetest.InMemory(t))
 	volumetest.Put(t, s.files+"/file", "file")
 	before := volumetest.Tree(t, s.dir)

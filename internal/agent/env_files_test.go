@@ -52,8 +52,9 @@ func TestRemoveStaysInside(t *testing.T) {
 	}
 }
 
-// TestFoldersInTheWay creates and lists folders at paths that lead through files and links.
-func TestFoldersInTheWay(t *testing.T) {
+// TestPathsThroughFilesAndLinks creates and lists folders at paths that lead through files and
+// links.
+func TestPathsThroughFilesAndLinks(t *testing.T) {
 	w := newWorld(t)
 	if err := errors.Join(os.Symlink("sub", filepath.Join(w.dir, "to-sub")), os.Symlink("nowhere", filepath.Join(w.dir, "gone"))); err != nil {
 		t.Fatal(err)

@@ -167,8 +167,8 @@ func (w *world) stat(path string) (*agentv1.StatResponse, error) {
 	return r.Msg, nil
 }
 
-// TestNothingLeadsOut tries many kinds of paths that could lead out of the root.
-func TestNothingLeadsOut(t *testing.T) {
+// TestPathsStayInRoot tries many kinds of paths that could lead out of the root.
+func TestPathsStayInRoot(t *testing.T) {
 	w := newWorld(t)
 	for path, want := range map[string]string{
 		"/file":               "inside",
@@ -317,9 +317,9 @@ func TestSpecialFiles(t *testing.T) {
 	}
 }
 
-// TestProcFilesDoNotWait checks that reading a file in /proc does not block, even if the file has
+// TestProcFilesDoNotBlock checks that reading a file in /proc does not block, even if the file has
 // no data yet.
-func TestProcFilesDoNotWait(t *testing.T) {
+func TestProcFilesDoNotBlock(t *testing.T) {
 	real := &world{Server: New(folder{root: openRoot(t, "/")}, "test")}
 	if status, got := real.read(t, "/proc/meminfo"); status != 200 || !strings.Contains(got, "MemTotal") {
 		t.Errorf("meminfo: %d %.100q", status, got)

@@ -96,8 +96,8 @@ func entriesOf(t testing.TB, list io.Reader) (entries []listing.Entry) {
 	}
 }
 
-// TestAListIsWhatFindFinds compares lists with the output of find(1).
-func TestAListIsWhatFindFinds(t *testing.T) {
+// TestListMatchesFind compares lists with the output of find(1).
+func TestListMatchesFind(t *testing.T) {
 	s := newStored(t)
 	for seed := range testenv.Seeds(t, 5) {
 		dir := filepath.Join(s.files, "top "+strconv.FormatUint(seed, 10))
@@ -146,7 +146,7 @@ func TestAListIsWhatFindFinds(t *testing.T) {
 	}
 }
 
-func TestAListOfOneThing(t *testing.T) {
+func TestListFromPath(t *testing.T) {
 	s := newStored(t)
 	volumetest.Put(t, s.files+"/dir/file", "12345")
 	os.Symlink("dir", s.files+"/link")
@@ -168,9 +168,9 @@ func TestAListOfOneThing(t *testing.T) {
 	}
 }
 
-// TestAListWhileTheTreeChanges lists a tree while it changes. It checks that the list has at least
+// TestListDuringChanges lists a tree while it changes. It checks that the list has at least
 // all unchanged entries.
-func TestAListWhileTheTreeChanges(t *testing.T) {
+func TestListDuringChanges(t *testing.T) {
 	s := newStored(t)
 	for i := range 200 {
 		volumetest.Put(t, fmt.Sprintf("%s/stays/%d/file", s.files, i), "x")
@@ -208,9 +208,9 @@ func TestAListWhileTheTreeChanges(t *testing.T) {
 	<-stopped
 }
 
-// TestAListThatCanNotBeMade lists a tree with a path that is too long. It checks that the call
+// TestListFails lists a tree with a path that is too long. It checks that the call
 // reports an error and the list is truncated.
-func TestAListThatCanNotBeMade(t *testing.T) {
+func TestListFails(t *testing.T) {
 	s := newStored(t)
 	deep := strings.Repeat(strings.Repeat("d", 250)+"/", 20) // longer than PATH_MAX
 	at, err := unix.Open(s.files, unix.O_RDONLY|unix.O_DIRECTORY, 0)
@@ -246,7 +246,7 @@ func TestAListThatCanNotBeMade(t *testing.T) {
 	}
 }
 
-func TestListingAllocatesNothingForAnEntry(t *testing.T) {
+func TestListDoesNotAllocatePerEntry(t *testing.T) {
 	s := newStored(t)
 	for i := range 2000 {
 		volumetest.Put(t, fmt.Sprintf("%s/%d/%d", s.files, i/100, i), "")
@@ -322,9 +322,9 @@ func BenchmarkList(b *testing.B) {
 	run("find", "find", ".", "-printf", "%p %y %m %s %T@ %C@ %i %U %G %n %l\n")
 }
 
-// TestAnEntryAlone requests single entries. It checks that no link is followed, neither within the
+// TestSingleEntry requests single entries. It checks that no link is followed, neither within the
 // path nor at its end.
-func TestAnEntryAlone(t *testing.T) {
+func TestSingleEntry(t *testing.T) {
 	s := newStored(t)
 	volumetest.Put(t, s.files+"/file", "content")
 	volumetest.Put(t, s.files+"/folder/file", "x")

@@ -56,8 +56,8 @@ func (r *reader) read(t *testing.T, o *output) (end bool) {
 	return end
 }
 
-// TestOutputDropsTheOldest checks that a log without a reader stores the last ringSize bytes.
-func TestOutputDropsTheOldest(t *testing.T) {
+// TestOutputDropsOldest checks that a log without a reader stores the last ringSize bytes.
+func TestOutputDropsOldest(t *testing.T) {
 	for seed := range testenv.Seeds(t, 6) {
 		random := rand.New(rand.NewSource(int64(seed)))
 		o := newOutput(agentv1.Stream_STREAM_STDERR, func() {})
@@ -158,7 +158,7 @@ func TestOutputBlocks(t *testing.T) {
 	}
 }
 
-func TestOutputWaitsForRoom(t *testing.T) {
+func TestOutputWaitsForSpace(t *testing.T) {
 	o := newOutput(agentv1.Stream_STREAM_STDOUT, func() {})
 	o.write(make([]byte, ringSize))
 	wrote := make(chan struct{})

@@ -83,9 +83,9 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestReplaceThatFails checks that after a failed write, the old file stays and no temporary file
+// TestReplaceFails checks that after a failed write, the old file stays and no temporary file
 // remains.
-func TestReplaceThatFails(t *testing.T) {
+func TestReplaceFails(t *testing.T) {
 	w := newWorld(t)
 	broken := errors.New("the link broke")
 	text := func(s string) func() io.Reader { return func() io.Reader { return strings.NewReader(s) } }
@@ -155,8 +155,8 @@ func TestReplaceIsAtomic(t *testing.T) {
 	writers.Wait()
 }
 
-// TestReadThatFails checks that a read error is not treated as the end of the file.
-func TestReadThatFails(t *testing.T) {
+// TestReadFails checks that a read error is not treated as the end of the file.
+func TestReadFails(t *testing.T) {
 	w := &world{Server: New(folder{root: openRoot(t, "/")}, "test")}
 	renewed := newSession()
 	renewed.renewed.Store(true)

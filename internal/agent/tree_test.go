@@ -27,9 +27,9 @@ func (s *stored) archive(t testing.TB, path string) (archive []byte, counts stri
 	return r.Body.Bytes(), r.Result().Trailer.Get(countsTrailer)
 }
 
-// TestATreeIsWhatTarUnpacks unpacks tree archives with GNU tar, and compares the result with the
+// TestTreeMatchesTar unpacks tree archives with GNU tar, and compares the result with the
 // original trees.
-func TestATreeIsWhatTarUnpacks(t *testing.T) {
+func TestTreeMatchesTar(t *testing.T) {
 	for seed := range 5 {
 		s := newStored(t)
 		strangeTree(t, s.files, int64(seed), 300)
@@ -59,7 +59,7 @@ func TestATreeIsWhatTarUnpacks(t *testing.T) {
 	}
 }
 
-func TestTheNamesOfATree(t *testing.T) {
+func TestTreeNames(t *testing.T) {
 	s := newStored(t)
 	volumetest.Put(t, s.files+"/a/b/file", "12345")
 	os.Link(s.files+"/a/b/file", s.files+"/a/b/same")

@@ -93,7 +93,7 @@ func TestFindUser(t *testing.T) {
 	}
 }
 
-func TestFindUserInOddPlaces(t *testing.T) {
+func TestFindUserInUnusualFiles(t *testing.T) {
 	empty := openRoot(t, t.TempDir())
 	if got, err := findUser(empty, "7:8"); err != nil || got.credential.Uid != 7 || got.credential.Gid != 8 {
 		t.Errorf("without a database: %+v, %v", got, err)

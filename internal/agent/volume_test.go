@@ -20,7 +20,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/content"
 )
 
-func TestAVolumeIsMadeWhatItHasToBe(t *testing.T) {
+func TestVolumePreparation(t *testing.T) {
 	old := syscall.Umask(0o077)
 	defer syscall.Umask(old)
 	dir := t.TempDir()
@@ -51,8 +51,8 @@ func TestAVolumeIsMadeWhatItHasToBe(t *testing.T) {
 	}
 }
 
-// TestNothingLeadsOutOfTheVolume tries many kinds of paths that could lead out of the workspace.
-func TestNothingLeadsOutOfTheVolume(t *testing.T) {
+// TestPathsStayInVolume tries many kinds of paths that could lead out of the workspace.
+func TestPathsStayInVolume(t *testing.T) {
 	s := newStored(t)
 	outside := t.TempDir()
 	volumetest.Put(t, outside+"/secret", "secret")
@@ -148,8 +148,8 @@ func TestUnusableVolumePaths(t *testing.T) {
 	}
 }
 
-// TestFilesOfAVolume writes files in a volume. This works in the same way as in the root.
-func TestFilesOfAVolume(t *testing.T) {
+// TestFilesInVolume writes files in a volume. This works in the same way as in the root.
+func TestFilesInVolume(t *testing.T) {
 	s := newStored(t)
 	for _, c := range []struct {
 		path string
@@ -193,8 +193,8 @@ func TestFilesOfAVolume(t *testing.T) {
 	volumetest.NothingPending(t, s.dir)
 }
 
-// TestSpecialFilesOfAVolume checks that calls on special files fail without blocking.
-func TestSpecialFilesOfAVolume(t *testing.T) {
+// TestSpecialFilesInVolume checks that calls on special files fail without blocking.
+func TestSpecialFilesInVolume(t *testing.T) {
 	s := newStored(t)
 	if err := unix.Mkfifo(s.files+"/pipe", 0o666); err != nil {
 		t.Fatal(err)
@@ -211,7 +211,7 @@ func TestSpecialFilesOfAVolume(t *testing.T) {
 	}
 }
 
-func TestAVolumeThatIsNotMounted(t *testing.T) {
+func TestUnmountedVolume(t *testing.T) {
 	s := newStored(t)
 	s.place.volume = nil
 	for path, method := range map[string]string{"/volume/file": http.MethodGet, "/volume/list": http.MethodGet, "/volume/tree": http.MethodGet, "/volume/change": http.MethodPut} {

@@ -138,9 +138,9 @@ func TestRepairCommand(t *testing.T) {
 	}
 }
 
-// TestBoundedHoldsAgainstCopy checks that io.Copy, which the pipes use, can't exceed the limit of
+// TestBoundedLimitsCopy checks that io.Copy, which the pipes use, can't exceed the limit of
 // bounded.
-func TestBoundedHoldsAgainstCopy(t *testing.T) {
+func TestBoundedLimitsCopy(t *testing.T) {
 	said := &bounded{most: 8}
 	n, err := io.Copy(said, strings.NewReader(strings.Repeat("x", 1<<20)))
 	if n != 1<<20 || err != nil || string(said.data) != "xxxxxxxx" {

@@ -16,7 +16,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-func TestAnExportDoesNotReplaceUnasked(t *testing.T) {
+func TestExportNeedsForce(t *testing.T) {
 	above := t.TempDir()
 	in := func(name string) string { return filepath.Join(above, name) }
 	put(t, in("file"), "old", 0o600)
@@ -50,7 +50,7 @@ func TestAnExportDoesNotReplaceUnasked(t *testing.T) {
 	only(t, above, "dangling", "file", "folder")
 }
 
-func TestForceReplacesAsAWhole(t *testing.T) {
+func TestForceReplacesAtomically(t *testing.T) {
 	for _, without := range []bool{false, true} {
 		restore := withoutFlags(without)
 		for old, make := range map[string]func(path string){
@@ -93,7 +93,7 @@ func TestForceReplacesAsAWhole(t *testing.T) {
 	}
 }
 
-func TestForceKeepsTheOldWhereItFails(t *testing.T) {
+func TestFailedForceKeepsTarget(t *testing.T) {
 	above := t.TempDir()
 	target := filepath.Join(above, "target")
 	check(t, os.MkdirAll(filepath.Join(target, "a"), 0o755))
@@ -129,9 +129,9 @@ func TestForceKeepsTheOldWhereItFails(t *testing.T) {
 	}
 }
 
-// TestForceSaysWhereTheOldIsLeft mounts a file system inside of the replaced directory, so that the
+// TestForceNamesLeftover mounts a file system inside of the replaced directory, so that the
 // export can't remove that directory.
-func TestForceSaysWhereTheOldIsLeft(t *testing.T) {
+func TestForceNamesLeftover(t *testing.T) {
 	testenv.NeedsRoot(t, "mount")
 	above, mounted := t.TempDir(), t.TempDir()
 	put(t, filepath.Join(mounted, "precious"), "x", 0o600)
@@ -156,7 +156,7 @@ func TestForceSaysWhereTheOldIsLeft(t *testing.T) {
 	}
 }
 
-func TestTargetsThatCanNotBe(t *testing.T) {
+func TestInvalidTargets(t *testing.T) {
 	above := t.TempDir()
 	put(t, filepath.Join(above, "file"), "x", 0o600)
 	for target, c := range map[string]struct {

@@ -39,7 +39,7 @@ func extract(t testing.TB, stream []byte, target string, force bool) (Summary, e
 	return Extract(t.Context(), struct{ io.Reader }{bytes.NewReader(stream)}, target, Options{Force: force})
 }
 
-func TestAnExportIsWhatTarUnpacks(t *testing.T) {
+func TestExportMatchesTar(t *testing.T) {
 	src := project(t)
 	defer os.Chmod(filepath.Join(src, "closed"), 0o700)
 	defer os.Chmod(filepath.Join(src, "src"), 0o700)
@@ -75,7 +75,7 @@ func TestAnExportIsWhatTarUnpacks(t *testing.T) {
 	}
 }
 
-func TestAnExportOfOneThing(t *testing.T) {
+func TestExportSingleFile(t *testing.T) {
 	old := time.Unix(1_000_000_000, 5)
 	for name, c := range map[string]struct {
 		entry entry
@@ -108,7 +108,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-func TestAnExportThatIsCutLeavesNothing(t *testing.T) {
+func TestTruncatedExportLeavesNothing(t *testing.T) {
 	above := t.TempDir()
 	target := filepath.Join(above, "target")
 	big := file("d/big")

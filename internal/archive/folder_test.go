@@ -18,7 +18,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-func TestAFolderComesThroughAsTarBringsIt(t *testing.T) {
+func TestFolderMatchesTar(t *testing.T) {
 	src := project(t)
 	want := describe(t, src)
 	skipped := sockets(t, src)
@@ -39,7 +39,7 @@ func TestAFolderComesThroughAsTarBringsIt(t *testing.T) {
 	}
 }
 
-func TestAFolderHasTheSameStreamEachTime(t *testing.T) {
+func TestFolderStreamIsDeterministic(t *testing.T) {
 	src := project(t)
 	source, err := Open(src)
 	check(t, err)
@@ -54,7 +54,7 @@ func TestAFolderHasTheSameStreamEachTime(t *testing.T) {
 	}
 }
 
-func TestFilesLargerThanTarsOctals(t *testing.T) {
+func TestFilesAboveOctalSize(t *testing.T) {
 	const size = 9 << 30
 	src := t.TempDir()
 	f, err := os.Create(filepath.Join(src, "huge"))
@@ -84,7 +84,7 @@ func TestFilesLargerThanTarsOctals(t *testing.T) {
 	}
 }
 
-func TestLimitsOfAFolder(t *testing.T) {
+func TestFolderLimits(t *testing.T) {
 	src := t.TempDir()
 	check(t, os.Mkdir(filepath.Join(src, "d"), 0o755))
 	put(t, filepath.Join(src, "d/a"), strings.Repeat("a", 1000), 0o644)
@@ -152,9 +152,9 @@ func TestUnreadableFilesAreNamed(t *testing.T) {
 	wantKind(t, err, fault.Permission, "x.tar")
 }
 
-// TestAFolderThatChangesIsNoticed changes a file at every step of the read. The result must be an
+// TestChangingFolderIsDetected changes a file at every step of the read. The result must be an
 // error, or a complete stream of the old or new file.
-func TestAFolderThatChangesIsNoticed(t *testing.T) {
+func TestChangingFolderIsDetected(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	put(t, secret, "secret", 0o600)
 	noticed := map[string]bool{}
@@ -209,7 +209,7 @@ func (i *interference) Err() error {
 	return nil
 }
 
-func TestErrorsOfTheWriterComeBack(t *testing.T) {
+func TestWriterErrorsAreReturned(t *testing.T) {
 	src := project(t)
 	archive := filepath.Join(t.TempDir(), "a.tar")
 	run(t, "tar", "-C", src, "--exclude=up", "--exclude=python", "-cf", archive, ".")

@@ -15,9 +15,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// TestAGitIsReplaced checks the stream if other files replace one of two .git, and the reasons for
-// those that can't be replaced.
-func TestAGitIsReplaced(t *testing.T) {
+// TestGitFolderIsReplaced checks the stream if other files replace one of two .git, and the reasons
+// for those that can't be replaced.
+func TestGitFolderIsReplaced(t *testing.T) {
 	src, objects := t.TempDir(), t.TempDir()
 	for _, folder := range []string{"tree", "below/.git"} {
 		check(t, os.MkdirAll(filepath.Join(src, folder), 0o755))

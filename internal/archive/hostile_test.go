@@ -74,7 +74,7 @@ func TestHostileStreams(t *testing.T) {
 	}
 }
 
-func TestStreamsThatAreTooMuch(t *testing.T) {
+func TestOversizedStreams(t *testing.T) {
 	above := t.TempDir()
 	target := filepath.Join(above, "target")
 	whole := archiveOf(t, dir("d"), file("d/a"), file("d/b"))

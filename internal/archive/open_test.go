@@ -25,7 +25,7 @@ func zipped(t testing.TB, b []byte) []byte {
 	return out.Bytes()
 }
 
-func TestOpenTellsSourcesFromWhatIsNone(t *testing.T) {
+func TestOpenDetectsSources(t *testing.T) {
 	top := t.TempDir()
 	plain := archiveOf(t, file("f"))
 	packed := zipped(t, plain)

@@ -18,7 +18,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-func TestArchivesComeThroughAsTarUnpacksThem(t *testing.T) {
+func TestArchivesMatchTar(t *testing.T) {
 	src := project(t)
 	check(t, os.Remove(filepath.Join(src, "up"))) // This link leads out of the archive.
 	check(t, os.Remove(filepath.Join(src, "src/python")))
@@ -57,8 +57,8 @@ func TestV7(t *testing.T) {
 	}
 }
 
-// TestWhatIsLeftOfAnArchive reads archives with entries that replace or refer to each other.
-func TestWhatIsLeftOfAnArchive(t *testing.T) {
+// TestArchivesWithReplacedEntries reads archives with entries that replace or refer to each other.
+func TestArchivesWithReplacedEntries(t *testing.T) {
 	mode := func(e entry, mode int64, mtime int64) entry { e.Mode, e.ModTime = mode, time.Unix(mtime, 0); return e }
 	for name, c := range map[string]struct {
 		entries []entry
@@ -167,7 +167,7 @@ func TestHostileArchives(t *testing.T) {
 	}
 }
 
-func TestArchivesThatAreTooMuch(t *testing.T) {
+func TestOversizedArchives(t *testing.T) {
 	many := make([]entry, 20)
 	for i := range many {
 		many[i] = file(fmt.Sprint(i))
@@ -198,7 +198,7 @@ func TestArchivesThatAreTooMuch(t *testing.T) {
 	}
 }
 
-func TestABombIsBounded(t *testing.T) {
+func TestBombIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bomb.tgz")
 	f, err := os.Create(path)
 	check(t, err)
@@ -216,7 +216,7 @@ func TestABombIsBounded(t *testing.T) {
 	wantKind(t, err, fault.Exhausted, "it unpacks to more than")
 }
 
-func TestArchivesThatAreCutOrDamaged(t *testing.T) {
+func TestDamagedArchives(t *testing.T) {
 	big := file("f")
 	big.Size = 100_000
 	plain := archiveOf(t, dir("d"), big, file("g"))
@@ -260,8 +260,8 @@ func TestArchivesThatAreCutOrDamaged(t *testing.T) {
 	check(t, err)
 }
 
-// TestAnArchiveThatChangesIsNoticed replaces the content of an archive between the two passes.
-func TestAnArchiveThatChangesIsNoticed(t *testing.T) {
+// TestChangingArchiveIsDetected replaces the content of an archive between the two passes.
+func TestChangingArchiveIsDetected(t *testing.T) {
 	other := file("f")
 	other.Size = 6
 	for name, after := range map[string][]byte{

@@ -7,7 +7,7 @@ import (
 	"github.com/pyro-mcp/pyro"
 )
 
-func TestRecordsOfANetworkForPeople(t *testing.T) {
+func TestNetworkLogText(t *testing.T) {
 	for _, c := range []struct {
 		record   pyro.NetworkRecord
 		to, says string
@@ -25,7 +25,7 @@ func TestRecordsOfANetworkForPeople(t *testing.T) {
 	}
 }
 
-func TestNetworkOfAWorkspaceForPeople(t *testing.T) {
+func TestWorkspaceNetworkText(t *testing.T) {
 	w := pyro.Workspace{NetworkPolicy: pyro.NetworkOff}
 	if got := networkText(&w); got != "off" {
 		t.Error(got)

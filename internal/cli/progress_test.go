@@ -10,7 +10,7 @@ import (
 	"github.com/pyro-mcp/pyro"
 )
 
-func TestProgressIsToldOnlyOfLongWork(t *testing.T) {
+func TestProgressOnlyForLongWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		p := &progressLine{out: &out}

@@ -10,7 +10,7 @@ import (
 	"github.com/pyro-mcp/pyro"
 )
 
-func TestNamesAreSafeForATerminal(t *testing.T) {
+func TestNamesAreSafeForTerminal(t *testing.T) {
 	for name, want := range map[string]string{
 		"plain": "plain", "with space ünïcödé": "with space ünïcödé", "": "", "a\nb": `"a\nb"`, "\x1b[31mred": `"\x1b[31mred"`, `"a"`: `"\"a\""`,
 		"\u202egnp": `"\u202egnp"`, "\xff": `"\xff"`, "\u009b31m": `"\u009b31m"`,

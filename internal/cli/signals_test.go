@@ -122,7 +122,7 @@ func TestFirstInterruptAsks(t *testing.T) {
 	r.nothingLeft("71.1")
 }
 
-func TestInterruptWithoutATrap(t *testing.T) {
+func TestInterruptWithoutTrap(t *testing.T) {
 	r := runOnHost(t, `echo ready; exec sleep 71.2`)
 	r.signal(os.Interrupt)
 	if _, code := r.end(); code != 130 {
@@ -189,9 +189,9 @@ func TestClosedStdoutEndsTheRun(t *testing.T) {
 	r.nothingLeft("71.6")
 }
 
-// TestOpenStdinDoesNotKeepTheRun checks that pyro exits although its standard input is still open.
+// TestOpenStdinDoesNotBlockExit checks that pyro exits although its standard input is still open.
 // runOnHost does not close the input.
-func TestOpenStdinDoesNotKeepTheRun(t *testing.T) {
+func TestOpenStdinDoesNotBlockExit(t *testing.T) {
 	r := runOnHost(t, `echo ready`)
 	if _, code := r.end(); code != 0 {
 		t.Errorf("exit code %d", code)

@@ -162,7 +162,7 @@ func (s *screen) settle(want string) {
 	}
 }
 
-func TestInterruptIsAKeyOnATerminal(t *testing.T) {
+func TestInterruptIsKeyOnTerminal(t *testing.T) {
 	s := runOnTerminal(t, `trap 'echo interrupted; exit 9' INT; echo ready; sleep 72.1 & wait`)
 	s.await("ready")
 	s.typed("\x03")
@@ -173,7 +173,7 @@ func TestInterruptIsAKeyOnATerminal(t *testing.T) {
 	}
 }
 
-func TestTerminalIsRestoredWhenPyroIsEnded(t *testing.T) {
+func TestTerminalIsRestored(t *testing.T) {
 	s := runOnTerminal(t, `echo ready; exec sleep 72.2`)
 	s.await("ready")
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {

@@ -211,7 +211,7 @@ func TestDamagedTokens(t *testing.T) {
 	}
 }
 
-func TestOneOfManyGoroutinesRedeems(t *testing.T) {
+func TestOneGoroutineRedeems(t *testing.T) {
 	tokens := Tokens{Dir: t.TempDir()}
 	for range 20 {
 		token := issue(t, tokens, request)
@@ -240,10 +240,10 @@ func TestOneOfManyGoroutinesRedeems(t *testing.T) {
 	}
 }
 
-// TestOneOfManyProcessesRedeems lets processes compete for many tokens and kills some of them
+// TestOneProcessRedeems lets processes compete for many tokens and kills some of them
 // midway. It checks that no token is redeemed twice. A process can be killed after it redeems a
 // token and before it prints the token.
-func TestOneOfManyProcessesRedeems(t *testing.T) {
+func TestOneProcessRedeems(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -307,9 +307,9 @@ func TestInterruptedRequestIsRepeated(t *testing.T) {
 	})
 }
 
-// TestKeyOfAFailedRequest repeats requests whose first attempts failed, one after another and at
+// TestKeyOfFailedRequest repeats requests whose first attempts failed, one after another and at
 // once. A request whose sandbox was deleted can't be repeated.
-func TestKeyOfAFailedRequest(t *testing.T) {
+func TestKeyOfFailedRequest(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx := context.WithoutCancel(t.Context())
 		req := Create{Template: "minimal", VCPUs: 1, MemoryMB: 512, DiskMB: 1024, Key: "k", Request: "r"}

@@ -121,7 +121,7 @@ func TestBaseURLs(t *testing.T) {
 	}
 }
 
-func TestAskingIsGivenUp(t *testing.T) {
+func TestAskTimesOut(t *testing.T) {
 	waiting := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -145,7 +145,7 @@ func TestAskingIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestFormsOfAMessage(t *testing.T) {
+func TestMessageForms(t *testing.T) {
 	m, err := readAnswer([]byte(`{"choices": [{"message": {"role": "tool", "tool_call_id": "x", "content": [{"type": "text", "text": "a"}, {"type": "image"}, {"text": "b"}],
 		"tool_calls": [{"id": "1", "function": {"name": "vm_run", "arguments": {"command": "x"}}}]}}]}`))
 	if err != nil || m.Content != "ab" || m.Role != "assistant" || m.CallID != "" || m.ToolCalls[0].Function.Arguments != `{"command": "x"}` {

@@ -17,7 +17,7 @@ import (
 
 const right = `{"environment": "debian:12", "command": "echo $((6 * 7))"}`
 
-func TestAModelUsesTheTool(t *testing.T) {
+func TestModelUsesTool(t *testing.T) {
 	m := newModel(t, wants("vm_run", right), sayResult)
 	s, log, err := talk(t, OllamaRequest{BaseURL: m.URL + "/v1/", Model: "small", Prompt: "What is 6 * 7?"})
 	if err != nil {
@@ -91,7 +91,7 @@ func TestToolErrors(t *testing.T) {
 	}
 }
 
-func TestSeveralCallsAndAFailedCommand(t *testing.T) {
+func TestSeveralCallsAndFailedCommand(t *testing.T) {
 	m := newModel(t, wants("vm_run", right, "vm_run", `{"environment": "debian:12", "command": "echo \u001b[2J; exit 3"}`), sayResult)
 	s, log, err := talk(t, OllamaRequest{BaseURL: m.URL + "/v1"})
 	if err != nil || s.Commands != 2 || s.ExitCode != 3 || s.Rounds != 2 {
@@ -120,7 +120,7 @@ func TestWrittenCall(t *testing.T) {
 	}
 }
 
-func TestAModelThatDoesNotUseTheTool(t *testing.T) {
+func TestModelWithoutToolCalls(t *testing.T) {
 	for name, row := range map[string]struct {
 		turns []func(asked) any
 		kind  fault.Kind

@@ -84,7 +84,7 @@ func TestEveryChangeIsAnEntry(t *testing.T) {
 	}
 }
 
-func TestAResultAsJSON(t *testing.T) {
+func TestResultAsJSON(t *testing.T) {
 	result, _ := compare(t, difftest.Tree{}, difftest.Tree{"f": file("x")}, diff.Options{})
 	got, err := json.Marshal(result)
 	want := `{"entries":[{"path":"f","status":"added","kind":"file","new_mode":"0644","old_size":0,"new_size":1,"binary":false,"lines_added":1,"lines_removed":0}],` +
@@ -120,7 +120,7 @@ func (t tree) List(context.Context) iter.Seq2[diff.Entry, error] {
 
 func (t tree) Open(_ context.Context, path string) (io.ReadCloser, error) { return t.open(path) }
 
-func TestWhatIsSurelyTheSameIsNotRead(t *testing.T) {
+func TestUnchangedFilesAreNotRead(t *testing.T) {
 	never := func(path string) (io.ReadCloser, error) { return nil, fmt.Errorf("%s was read", path) }
 	entries := []diff.Entry{
 		{Path: "dir", Mode: fs.ModeDir | 0o755}, {Path: "dir/f", Mode: 0o644, Size: 5, Identity: "i"}, {Path: "dir-f", Mode: 0o755, Size: 5, Identity: "j"},
@@ -138,7 +138,7 @@ func TestWhatIsSurelyTheSameIsNotRead(t *testing.T) {
 	}
 }
 
-func TestListingsThatMakeNoSense(t *testing.T) {
+func TestInvalidListings(t *testing.T) {
 	f := func(paths ...string) (entries []diff.Entry) {
 		for _, p := range paths {
 			entries = append(entries, diff.Entry{Path: p, Mode: 0o644, Identity: "same"})
@@ -174,7 +174,7 @@ func TestListingsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-func TestErrorsOfTrees(t *testing.T) {
+func TestTreeErrors(t *testing.T) {
 	broken := errors.New("broken")
 	a := tree{entries: []diff.Entry{{Path: "f", Mode: 0o644, Size: 1}}, open: func(string) (io.ReadCloser, error) { return nil, broken }}
 	for name, pair := range map[string][2]diff.Tree{
@@ -192,8 +192,8 @@ func TestErrorsOfTrees(t *testing.T) {
 	}
 }
 
-// TestAFileThatWentAway checks a file that is deleted after the listing and before the read.
-func TestAFileThatWentAway(t *testing.T) {
+// TestDeletedFile checks a file that is deleted after the listing and before the read.
+func TestDeletedFile(t *testing.T) {
 	gone := tree{entries: []diff.Entry{{Path: "a", Mode: 0o644}, {Path: "b", Mode: 0o644}}, open: at(difftest.Tree{})}
 	result, _ := compare(t, difftest.Tree{"b": file("x\n")}, gone, diff.Options{})
 	if len(result.Entries) != 1 || result.Entries[0].Status != diff.Deleted || result.Entries[0].LinesRemoved != 1 {
@@ -207,8 +207,8 @@ func TestAFileThatWentAway(t *testing.T) {
 	}
 }
 
-// TestAFileOfAnotherSizeThanListed checks that the size of the content counts, not the listed size.
-func TestAFileOfAnotherSizeThanListed(t *testing.T) {
+// TestFileSizeDiffersFromListing checks that the size of the content counts, not the listed size.
+func TestFileSizeDiffersFromListing(t *testing.T) {
 	liar := tree{entries: []diff.Entry{{Path: "a", Mode: 0o644, Size: 1}}, open: at(difftest.Tree{"a": file("three")})}
 	if result, _ := compare(t, difftest.Tree{"a": file("three")}, liar, diff.Options{}); len(result.Entries) != 0 {
 		t.Errorf("%+v", result)

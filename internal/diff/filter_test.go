@@ -19,8 +19,8 @@ func changed(r *diff.Result) (all []string) {
 	return all
 }
 
-// TestIgnoredIsLeftOut checks which paths Compare ignores, and that it counts them.
-func TestIgnoredIsLeftOut(t *testing.T) {
+// TestIgnoredPathsAreOmitted checks which paths Compare ignores, and that it counts them.
+func TestIgnoredPathsAreOmitted(t *testing.T) {
 	folder := difftest.Node{Mode: fs.ModeDir | 0o755}
 	before := difftest.Tree{
 		".gitignore": file("*.log\n"), "old.log": file("1\n"), "gone.log": file("1\n"), "lib": folder, "lib/__pycache__": folder, "lib/__pycache__/a.pyc": file("1"),

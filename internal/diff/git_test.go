@@ -13,9 +13,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// TestGitMakesTheTreeOfThePatch checks that applying the patch to the old tree with git gives the
+// TestGitAppliesPatch checks that applying the patch to the old tree with git gives the
 // new tree.
-func TestGitMakesTheTreeOfThePatch(t *testing.T) {
+func TestGitAppliesPatch(t *testing.T) {
 	difftest.NeedsGit(t)
 	seeds := 200
 	if testing.Short() {

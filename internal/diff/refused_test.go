@@ -9,9 +9,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/diff/difftest"
 )
 
-// TestWhatGitRefusesIsNotInThePatch checks that the patch omits paths that would make git reject
+// TestPatchOmitsPathsThatGitRejects checks that the patch omits paths that would make git reject
 // the whole patch.
-func TestWhatGitRefusesIsNotInThePatch(t *testing.T) {
+func TestPatchOmitsPathsThatGitRejects(t *testing.T) {
 	difftest.NeedsGit(t)
 	after := difftest.Tree{}
 	for _, p := range []string{".git/config", "sub/.GIT/index", ".git", "a/git~1", ".git . ", ".git::$INDEX_ALLOCATION", `.git\x`, ".gitignore", ".github/x", "git", "git~12", ".gitmodules"} {

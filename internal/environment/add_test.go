@@ -11,9 +11,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// TestAnImageWithoutAName checks that an added image stays installed while it is in use or in the
+// TestUnnamedImage checks that an added image stays installed while it is in use or in the
 // list to keep. After that the image is removed.
-func TestAnImageWithoutAName(t *testing.T) {
+func TestUnnamedImage(t *testing.T) {
 	s := testStore(t.TempDir())
 	fill := func(w *mkext4.Writer) error {
 		return w.Add("a", mkext4.Entry{Mode: unix.S_IFDIR | 0o755, Modified: time.Unix(1, 0)}, nil)

@@ -52,7 +52,7 @@ func TestPull(t *testing.T) {
 	}
 }
 
-func TestUseOfAnInstalledEnvironmentIsFast(t *testing.T) {
+func TestUseInstalledIsFast(t *testing.T) {
 	s := testStore(t.TempDir())
 	must[Environment](t)(s.Pull(t.Context(), "debian:12", false, nil))
 	fastest := time.Hour
@@ -66,7 +66,7 @@ func TestUseOfAnInstalledEnvironmentIsFast(t *testing.T) {
 	}
 }
 
-func TestForceReplacesAndPruneTidies(t *testing.T) {
+func TestForceAndPrune(t *testing.T) {
 	cache := t.TempDir()
 	s := testStore(cache)
 	old := must[*ImageRef](t)(s.Use(t.Context(), "debian:12", nil))
@@ -104,7 +104,7 @@ func TestForceReplacesAndPruneTidies(t *testing.T) {
 	}
 }
 
-func TestTwoProcessesPullOnce(t *testing.T) {
+func TestConcurrentPullsShareOneDownload(t *testing.T) {
 	cache := t.TempDir()
 	put(t, filepath.Join(cache, "hang"), "1s")
 	a, b := start(t, cache, "use"), start(t, cache, "use")
@@ -121,7 +121,7 @@ func TestTwoProcessesPullOnce(t *testing.T) {
 	}
 }
 
-func TestTwoForcedPullsShareOneBuild(t *testing.T) {
+func TestConcurrentForcedPullsShareOneBuild(t *testing.T) {
 	cache := t.TempDir()
 	s := testStore(cache)
 	put(t, filepath.Join(cache, "hang"), "500ms")
@@ -139,7 +139,7 @@ func TestTwoForcedPullsShareOneBuild(t *testing.T) {
 	}
 }
 
-func TestPruneSparesWhatAnotherProcessUses(t *testing.T) {
+func TestPruneSkipsUsedFiles(t *testing.T) {
 	cache := t.TempDir()
 	s := testStore(cache)
 	other := start(t, cache, "use")
@@ -154,7 +154,7 @@ func TestPruneSparesWhatAnotherProcessUses(t *testing.T) {
 	}
 }
 
-func TestPruneBesideAnother(t *testing.T) {
+func TestConcurrentPrune(t *testing.T) {
 	s := testStore(t.TempDir())
 	pulled := must[Environment](t)(s.Pull(t.Context(), "debian:12", false, nil))
 	p := &pruner{store: s, all: true}
@@ -166,7 +166,7 @@ func TestPruneBesideAnother(t *testing.T) {
 	}
 }
 
-func TestKilledPullLeavesNothingHalf(t *testing.T) {
+func TestKilledPullLeavesNothing(t *testing.T) {
 	cache := t.TempDir()
 	s := testStore(cache)
 	put(t, filepath.Join(cache, "hang"), "1m")
@@ -229,7 +229,7 @@ func TestCancelledPull(t *testing.T) {
 	}
 }
 
-func TestDamageIsFoundAndMended(t *testing.T) {
+func TestDamageIsRepaired(t *testing.T) {
 	change := func(path string, at int64) error {
 		info, err := os.Stat(path)
 		if err != nil {

@@ -62,7 +62,7 @@ func checkFull(t *testing.T, name string, err error) {
 	}
 }
 
-func TestTooLittleSpaceIsToldBeforehand(t *testing.T) {
+func TestTooLittleSpaceFailsEarly(t *testing.T) {
 	defer func(was int64) { debianSpace["debian:12"] = was }(debianSpace["debian:12"])
 	debianSpace["debian:12"] = 1 << 60
 	cache := t.TempDir()
@@ -74,7 +74,7 @@ func TestTooLittleSpaceIsToldBeforehand(t *testing.T) {
 	}
 }
 
-func TestFullDiskInTheBuild(t *testing.T) {
+func TestFullDiskDuringBuild(t *testing.T) {
 	cache := t.TempDir()
 	s := testStore(cache)
 	s.bootstrap = func(_ context.Context, _ []string, _ string, out io.Writer, _ progress.Func, _ string) error {

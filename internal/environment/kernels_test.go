@@ -149,7 +149,7 @@ func TestChosenKernel(t *testing.T) {
 	}
 }
 
-func TestKernelPackagesThatAreBad(t *testing.T) {
+func TestInvalidKernelPackages(t *testing.T) {
 	s, _ := kernelStore(t)
 	broken := filepath.Join(t.TempDir(), "linux-image.deb")
 	put(t, broken, "no package")

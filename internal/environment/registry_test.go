@@ -73,7 +73,7 @@ func serveImage(t *testing.T, entries []tar.Header, change func(http.ResponseWri
 	return reference
 }
 
-func TestPullFromARegistry(t *testing.T) {
+func TestPullFromRegistry(t *testing.T) {
 	s := testStore(t.TempDir())
 	reference := serveImage(t, []tar.Header{{Typeflag: tar.TypeReg, Name: "bin/app", Size: 1000, Mode: 0o755}}, nil)
 	if _, err := s.Inspect(t.Context(), reference); fault.KindOf(err) != fault.NotFound || fault.HintOf(err) != "pyro env pull "+reference {

@@ -82,7 +82,7 @@ func TestTakeWaitsAndCanBeCancelled(t *testing.T) {
 	got.Release()
 }
 
-func TestALockIsOnTheFileThatHasTheName(t *testing.T) {
+func TestLockIsOnCurrentFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	old, err := Try(path, Exclusive)
 	if err != nil {

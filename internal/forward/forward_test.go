@@ -173,9 +173,9 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestClientGoes checks that the connection to the server ends after the client disconnects, even
-// if the server keeps it open.
-func TestClientGoes(t *testing.T) {
+// TestClientDisconnects checks that the connection to the server ends after the client disconnects,
+// even if the server keeps it open.
+func TestClientDisconnects(t *testing.T) {
 	ended := make(chan struct{})
 	p := open(t, server(t, func(c *net.TCPConn) {
 		defer close(ended)

@@ -12,7 +12,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-func TestFindsWhatThePathNames(t *testing.T) {
+func TestReadsNamedBinary(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pyro-guest")
 	content := []byte("a program")
 	if err := os.WriteFile(path, content, 0o755); err != nil {

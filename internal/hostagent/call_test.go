@@ -172,8 +172,8 @@ func TestCallErrors(t *testing.T) {
 	}
 }
 
-// TestCallNeeds checks the effect of calls on paused and on stopped sandboxes.
-func TestCallNeeds(t *testing.T) {
+// TestCallRequirements checks the effect of calls on paused and on stopped sandboxes.
+func TestCallRequirements(t *testing.T) {
 	f := newFakes()
 	a := open(t, t.TempDir(), f, Limits{})
 	c := newCaller(t, a)

@@ -68,7 +68,7 @@ func TestTiers(t *testing.T) {
 	}
 }
 
-func TestCPUIsOfAllProcessors(t *testing.T) {
+func TestCPUCountsAllProcessors(t *testing.T) {
 	for _, c := range []struct {
 		worked, of time.Duration
 		vcpus      int

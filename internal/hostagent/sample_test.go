@@ -138,9 +138,9 @@ func TestUnknownProcessesAreQueried(t *testing.T) {
 	}
 }
 
-// TestHungMachineDelaysNoOther checks that a machine that does not respond does not delay the
+// TestHungMachineDoesNotDelayOthers checks that a machine that does not respond does not delay the
 // samples of another machine.
-func TestHungMachineDelaysNoOther(t *testing.T) {
+func TestHungMachineDoesNotDelayOthers(t *testing.T) {
 	f := newFakes()
 	var calls atomic.Int64
 	f.usage = func(ctx context.Context) (workspace.Usage, error) {

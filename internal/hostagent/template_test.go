@@ -254,9 +254,9 @@ func TestConcurrentTemplates(t *testing.T) {
 	}
 }
 
-// TestAnUnknownTemplateIsNotPulled creates sandboxes with unknown template names. The state folder
+// TestUnknownTemplateIsNotPulled creates sandboxes with unknown template names. The state folder
 // is empty.
-func TestAnUnknownTemplateIsNotPulled(t *testing.T) {
+func TestUnknownTemplateIsNotPulled(t *testing.T) {
 	dir := t.TempDir()
 	w, end := OpenWorkspaces(dirs.Dirs{Cache: filepath.Join(dir, "cache"), State: filepath.Join(dir, "state")}, machine.TCG, "off")
 	defer end()

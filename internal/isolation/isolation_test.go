@@ -26,7 +26,7 @@ func (d *unprovenDriver) Prove(ctx context.Context, _ progress.Func) error {
 	return d.reason
 }
 
-func TestTheStrongestProvenIsolationIsChosen(t *testing.T) {
+func TestStrongestProvenIsolationIsChosen(t *testing.T) {
 	kvm := &unprovenDriver{isolation: machine.KVM, reason: errors.New("no /dev/kvm")}
 	tcg := &unprovenDriver{isolation: machine.TCG}
 	all := []machine.Driver{kvm, tcg}
@@ -40,7 +40,7 @@ func TestTheStrongestProvenIsolationIsChosen(t *testing.T) {
 	}
 }
 
-func TestNoIsolationTellsEveryReason(t *testing.T) {
+func TestNoIsolationReportsEveryReason(t *testing.T) {
 	kvm := &unprovenDriver{isolation: machine.KVM, reason: errors.New("no /dev/kvm")}
 	tcg := &unprovenDriver{isolation: machine.TCG, reason: errors.New("QEMU is missing")}
 	host := &unprovenDriver{isolation: machine.None}
@@ -74,9 +74,9 @@ func TestNoIsolationTellsEveryReason(t *testing.T) {
 	}
 }
 
-// TestWhatIsAskedForIsNeverReplaced checks that neither another level nor the host replaces a
+// TestExplicitIsolationNeverFallsBack checks that neither another level nor the host replaces a
 // requested level that does not work.
-func TestWhatIsAskedForIsNeverReplaced(t *testing.T) {
+func TestExplicitIsolationNeverFallsBack(t *testing.T) {
 	kvm := &unprovenDriver{isolation: machine.KVM, reason: fault.Wrap(errors.New("no /dev/kvm"), "prove accelerator", "kvm")}
 	third := &unprovenDriver{isolation: "third"}
 	gvisor, tcg, host := &unprovenDriver{isolation: machine.GVisor}, &unprovenDriver{isolation: machine.TCG}, &unprovenDriver{isolation: machine.None}
@@ -104,7 +104,7 @@ func TestWhatIsAskedForIsNeverReplaced(t *testing.T) {
 	}
 }
 
-func TestAFullDiskIsNoReasonForAnotherIsolation(t *testing.T) {
+func TestFullDiskDoesNotChangeIsolation(t *testing.T) {
 	kvm := &unprovenDriver{isolation: machine.KVM, reason: fault.Wrap(syscall.ENOSPC, "fetch", "guest kernel")}
 	tcg := &unprovenDriver{isolation: machine.TCG}
 	if _, _, err := first(t.Context(), []machine.Driver{kvm, tcg}, nil); fault.KindOf(err) != fault.Exhausted || tcg.asked > 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/mcp"
 )
 
-func TestWhatIsLongIsCut(t *testing.T) {
+func TestLongTextIsCut(t *testing.T) {
 	for i := range 8 { // the cuts fall at each position of a character
 		whole := strings.Repeat("x", i) + strings.Repeat("üé€😀", 20_000)
 		text, truncated := whole, false
@@ -74,7 +74,7 @@ func TestListsAreCut(t *testing.T) {
 	}
 }
 
-func TestAnAgentIsGivenTheEndOfASummary(t *testing.T) {
+func TestSummaryKeepsEnd(t *testing.T) {
 	a := &pyro.WorkspaceActivity{}
 	long := strings.Repeat("\x01", 1000) // six times as much in JSON
 	for n := range 100 {

@@ -105,8 +105,8 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-// TestAConflictIsBounded checks that a conflict shows only a limited part of long lines and hunks.
-func TestAConflictIsBounded(t *testing.T) {
+// TestConflictIsBounded checks that a conflict shows only a limited part of long lines and hunks.
+func TestConflictIsBounded(t *testing.T) {
 	long := strings.Repeat("é", 100_000)
 	_, _, err := check(t, "--- a/f\n+++ b/f\n@@ -1,9 +1,9 @@ "+long+"\n-"+long+"\n"+strings.Repeat("-x\n", 50)+"\n", files("f", strings.Repeat(long+"y\n", 60)))
 	var c *patch.Conflict
@@ -118,8 +118,8 @@ func TestAConflictIsBounded(t *testing.T) {
 	}
 }
 
-// TestPatchesThatMakeNoSense checks that Check rejects malformed patches with a line number.
-func TestPatchesThatMakeNoSense(t *testing.T) {
+// TestMalformedPatches checks that Check rejects malformed patches with a line number.
+func TestMalformedPatches(t *testing.T) {
 	f := "--- a/f\n+++ b/f\n"
 	git := "diff --git a/f b/f\n"
 	index := "index 0000000000000000000000000000000000000000..78981922613b2afb6025042ff6bd878ac1994e85 100644\n"

@@ -24,8 +24,8 @@ func seeds() int {
 	return 60
 }
 
-// TestADifferenceIsAPatch checks that package patch can apply the output of package diff.
-func TestADifferenceIsAPatch(t *testing.T) {
+// TestDiffIsPatch checks that package patch can apply the output of package diff.
+func TestDiffIsPatch(t *testing.T) {
 	for seed := range testenv.Seeds(t, 4*seeds()) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		before := difftest.Random(r, 1+r.IntN(40)).Git()
@@ -82,9 +82,9 @@ var gitOptions = [][]string{
 	{}, {"-M"}, {"-M10%", "-C", "--find-copies-harder"}, {"--no-prefix"}, {"-U1"}, {"-U20"}, {"--src-prefix=i/", "--dst-prefix=w/"}, {"-B10%/10%", "-M10%"}, {"--patience"},
 }
 
-// TestAPatchOfGit applies patches that git created from random trees with many combinations of
+// TestGitPatches applies patches that git created from random trees with many combinations of
 // options.
-func TestAPatchOfGit(t *testing.T) {
+func TestGitPatches(t *testing.T) {
 	difftest.NeedsGit(t)
 	for seed := range testenv.Seeds(t, seeds()) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -117,9 +117,9 @@ func TestAPatchOfGit(t *testing.T) {
 	}
 }
 
-// TestADeletedBinaryFile checks that a full hash is sufficient for deleting a binary file, as in
+// TestDeletedBinaryFile checks that a full hash is sufficient for deleting a binary file, as in
 // git.
-func TestADeletedBinaryFile(t *testing.T) {
+func TestDeletedBinaryFile(t *testing.T) {
 	difftest.NeedsGit(t)
 	repo := repository{t, t.TempDir()}
 	repo.git("init", "--quiet", "--template=")
@@ -133,9 +133,9 @@ func TestADeletedBinaryFile(t *testing.T) {
 	}
 }
 
-// TestAPatchForAnotherTree applies patches to trees for which they were not created. If both git
+// TestPatchForOtherTree applies patches to trees for which they were not created. If both git
 // and Check accept a patch, their results must be equal.
-func TestAPatchForAnotherTree(t *testing.T) {
+func TestPatchForOtherTree(t *testing.T) {
 	difftest.NeedsGit(t)
 	var both, neither, gits, ours int
 	t.Cleanup(func() {
@@ -182,11 +182,11 @@ func TestAPatchForAnotherTree(t *testing.T) {
 // docs/patches.md.
 var stricter = []string{"does not clearly belong", "is applied already", "has no context, and", "has neither context nor removed lines", "before the hunk before it"}
 
-// TestHunksGoWhereGitPutsThem compares Check with git. The files have repeated lines, and the
+// TestHunkPositionsMatchGit compares Check with git. The files have repeated lines, and the
 // patches have different amounts of context. Each patch is applied to the old file, to a similar
 // file, and to the new file. If both accept the patch, the results must be equal. If only one
 // accepts the patch, the reason must be documented.
-func TestHunksGoWhereGitPutsThem(t *testing.T) {
+func TestHunkPositionsMatchGit(t *testing.T) {
 	difftest.NeedsGit(t)
 	counts := map[string]int{}
 	t.Cleanup(func() {

@@ -7,9 +7,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// TestThePlaceOfAHunkIsNotSoughtForEver checks that the search for a hunk is limited. It uses a
+// TestHunkSearchIsBounded checks that the search for a hunk is limited. It uses a
 // file of equal lines, and hunks that almost match everywhere.
-func TestThePlaceOfAHunkIsNotSoughtForEver(t *testing.T) {
+func TestHunkSearchIsBounded(t *testing.T) {
 	text := "--- a/f\n+++ b/f\n" + strings.Repeat("@@ -9000,2500 +9000,2500 @@\n"+strings.Repeat(" x\n", 2498)+"-y\n+z\n x\n", 20)
 	sections, err := parse([]byte(text))
 	if err != nil {

@@ -29,9 +29,9 @@ func files(contents ...string) difftest.Tree {
 
 const abc = "a\nb\nc\nd\ne\nf\ng\n"
 
-// TestWhatAgentsWrite applies patches like those that agents write. The patches contain typical
+// TestAgentPatches applies patches like those that agents write. The patches contain typical
 // mistakes.
-func TestWhatAgentsWrite(t *testing.T) {
+func TestAgentPatches(t *testing.T) {
 	for _, c := range []struct {
 		name, patch  string
 		before, want difftest.Tree
@@ -115,8 +115,8 @@ func TestWhatAgentsWrite(t *testing.T) {
 	}
 }
 
-// TestEndsOfLines applies patches to files that have different line ends.
-func TestEndsOfLines(t *testing.T) {
+// TestLineEndings applies patches to files that have different line ends.
+func TestLineEndings(t *testing.T) {
 	crlf := func(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") }
 	hunk := "@@ -1,3 +1,4 @@\n a\n-b\n+B\n+BB\n c\n"
 	for _, c := range []struct{ name, patch, before, want string }{
@@ -183,8 +183,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestErrorsOfTheTree checks that Check returns errors from the tree with their kinds.
-func TestErrorsOfTheTree(t *testing.T) {
+// TestTreeErrors checks that Check returns errors from the tree with their kinds.
+func TestTreeErrors(t *testing.T) {
 	broken := fault.New(fault.Unavailable, "read", "x", "gone")
 	text := []byte("--- a/d/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n")
 	for _, method := range []string{"stat", "read", "list"} {
@@ -228,7 +228,7 @@ func (f failing) List(ctx context.Context, p string) ([]string, error) {
 	return f.tree.List(ctx, p)
 }
 
-func TestASummary(t *testing.T) {
+func TestSummary(t *testing.T) {
 	before := files("f", abc, "g", "x\n", "h", "1\n2\n", "i", "i")
 	text := "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -3,3 +3,4 @@\n a\n-b\n+B\n+BB\n c\n" +
 		"diff --git a/g b/gg\nrename from g\nrename to gg\n" +

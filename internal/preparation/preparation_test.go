@@ -201,7 +201,7 @@ func TestWarmColdStale(t *testing.T) {
 	h.look(m, Stale, "")
 }
 
-func TestNothingToLookAt(t *testing.T) {
+func TestCheckErrors(t *testing.T) {
 	h := newHost(t)
 	if _, err := Check(t.Context(), h.cfg, Machine{Environment: "debain:12", Isolation: machine.Auto}); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("invalid name: got %v", err)
@@ -215,7 +215,7 @@ func TestNothingToLookAt(t *testing.T) {
 	}
 }
 
-func TestNotesThatAreNone(t *testing.T) {
+func TestInvalidNotes(t *testing.T) {
 	h := newHost(t)
 	reference, _ := serve(t)
 	m := Machine{Environment: reference, Isolation: machine.GVisor}

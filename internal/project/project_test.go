@@ -139,9 +139,9 @@ func FuzzHead(f *testing.F) {
 	})
 }
 
-// TestHeadWaitsForNothing checks that Head ignores FIFOs and directories in place of files, and
+// TestHeadDoesNotBlock checks that Head ignores FIFOs and directories in place of files, and
 // does not block.
-func TestHeadWaitsForNothing(t *testing.T) {
+func TestHeadDoesNotBlock(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.Mkdir(filepath.Join(folder, ".git"), 0o755); err != nil {
 		t.Fatal(err)

@@ -58,7 +58,7 @@ git clone -q main plain; echo "not a repository" >only/.git
 const same = `git status --porcelain=v2 --branch; git log --format='%H %D %s'; git diff; git diff --cached; git stash list; git for-each-ref; git reflog
 git fsck --connectivity-only 2>&1 | grep -v dangling; true`
 
-func TestACopiedCheckoutIsComplete(t *testing.T) {
+func TestCopiedCheckoutIsComplete(t *testing.T) {
 	dir := madeRepositories(t)
 	for top, below := range map[string]string{
 		"worktree": ".", "merging": ".", "of-bare": ".", "shared": ".", "reference": ".", "of-shallow": ".", "super/sub": ".", "sparse": ".", "super-tree": "sub", "main": "nested",
@@ -102,9 +102,9 @@ func TestACopiedCheckoutIsComplete(t *testing.T) {
 	}
 }
 
-// TestARepositoryThatCantBeCopied checks the errors. If a repository does not name the folder as
+// TestUncopyableRepository checks the errors. If a repository does not name the folder as
 // its checkout, none of its files must be copied.
-func TestARepositoryThatCantBeCopied(t *testing.T) {
+func TestUncopyableRepository(t *testing.T) {
 	dir := madeRepositories(t)
 	for top, says := range map[string]string{
 		"separate": "does not name it as its checkout", "moved-away": "worktree repair", "gone": "does not exist on this host", "thief": "does not name it",

@@ -94,8 +94,8 @@ func TestTyped(t *testing.T) {
 	unchecked.text(t, "pty_write", args{"session_id": id, "data": harmless + "\n"})
 }
 
-// TestAPersonIsAsked checks that the client asks the person, and that the person's answer decides.
-func TestAPersonIsAsked(t *testing.T) {
+// TestPersonIsAsked checks that the client asks the person, and that the person's answer decides.
+func TestPersonIsAsked(t *testing.T) {
 	w := newWorld(t, patterned)
 	answer := "accept"
 	var asked []string

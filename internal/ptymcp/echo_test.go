@@ -86,8 +86,8 @@ func TestPatternOnlyInTheEcho(t *testing.T) {
 	}
 }
 
-// TestALineThatIsTooLong checks that input is refused if the terminal would cut off a line.
-func TestALineThatIsTooLong(t *testing.T) {
+// TestLongLineIsRefused checks that input is refused if the terminal would cut off a line.
+func TestLongLineIsRefused(t *testing.T) {
 	w := newWorld(t, env{"CHECK_WRITES": "0"})
 	for _, backend := range []string{"subprocess", "tmux"} {
 		id := w.spawn(t, "stty -echo; echo ready; read -r line; echo got ${#line}.; stty -icanon; echo keys; head -c 6000 | wc -c; read", args{"backend": backend})

@@ -15,8 +15,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// TestReadsSplitNoCharacter checks that many small reads return all output and split no character.
-func TestReadsSplitNoCharacter(t *testing.T) {
+// TestReadsKeepCharactersWhole checks that many small reads return all output and split no
+// character.
+func TestReadsKeepCharactersWhole(t *testing.T) {
 	w := newWorld(t, nil)
 	id := w.spawn(t, `printf '日本語é%.0s' $(seq 200); printf '\xe6'; sleep 0.2; printf '\x97\xa5.'; sleep 1000`)
 	want := strings.Repeat("日本語é", 200) + "日."
@@ -171,8 +172,8 @@ func TestManyReaders(t *testing.T) {
 	}
 }
 
-// TestMuchIsBuffered searches a pattern in a megabyte of unread output.
-func TestMuchIsBuffered(t *testing.T) {
+// TestSearchLargeBuffer searches a pattern in a megabyte of unread output.
+func TestSearchLargeBuffer(t *testing.T) {
 	w := newWorld(t, nil)
 	id := w.spawn(t, `yes 'compiling some/path.go:123 with $HOME and 3 > 2' | head -c 1000000; printf 'user@host:~$ '; sleep 1000`)
 	for total := 0.0; total < 1e6+13; time.Sleep(10 * time.Millisecond) {

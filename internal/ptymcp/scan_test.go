@@ -57,8 +57,8 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// TestScanOfMuch searches matches near the end of a long text, and checks where they begin.
-func TestScanOfMuch(t *testing.T) {
+// TestScanLongText searches matches near the end of a long text, and checks where they begin.
+func TestScanLongText(t *testing.T) {
 	line := "2026 INFO some/module.go:123 compiling number 42 with 日本 and 3 > 2 options\r\n"
 	much := bytes.Repeat([]byte(line), (1<<20)/len(line))
 	for _, pattern := range []string{`[$#>] $`, `(?m)^\S+@\S+:.*\$ $`, `user@.*\$ `, `(?i)USER`, `(\w+)@`, `(a|b|u)*ser@[a-z]{4}`} {

@@ -76,9 +76,9 @@ func TestSecretIsHidden(t *testing.T) {
 	}
 }
 
-// TestSecretIsNotForAll checks that calls fail if they would reveal a secret or type the wrong
+// TestSecretAccess checks that calls fail if they would reveal a secret or type the wrong
 // file.
-func TestSecretIsNotForAll(t *testing.T) {
+func TestSecretAccess(t *testing.T) {
 	t.Setenv("PYRO_TEST_PASSWORD", password)
 	t.Setenv("PYRO_TEST_SHORT", "abc")
 	t.Setenv("PYRO_TEST_LINES", "abcdef\nghi")

@@ -123,9 +123,9 @@ func TestClosedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestOneOfTwo uses a name, then a confirmation, on two servers at the same time. Each time only
-// one may succeed.
-func TestOneOfTwo(t *testing.T) {
+// TestOneServerWins uses a name, then a confirmation, on two servers at the same time. Each time
+// only one may succeed.
+func TestOneServerWins(t *testing.T) {
 	w := newWorld(t, nil)
 	one, _ := w.process(t)
 	two, _ := w.process(t)

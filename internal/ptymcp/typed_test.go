@@ -72,9 +72,9 @@ func TestTypedState(t *testing.T) {
 	}
 }
 
-// TestTypedIsForgotten checks that the file does not contain entered or deleted lines, because they
-// may be passwords.
-func TestTypedIsForgotten(t *testing.T) {
+// TestEnteredLinesAreForgotten checks that the file does not contain entered or deleted lines,
+// because they may be passwords.
+func TestEnteredLinesAreForgotten(t *testing.T) {
 	rules := env{}.config(t).Rules
 	for _, typed := range [][]string{
 		{"hunter2", "\r"}, {"hun", "ter", "2", "\r"}, {"hunter2", "\r", "ls\r"}, {"hunter2", "\rls; a much longer line, and the next"}, {"ls; a much longer line", "\r", "hunter2", "\x15"},

@@ -137,9 +137,9 @@ func TestPull(t *testing.T) {
 	}
 }
 
-// TestPullOfFolderThatChanges checks that a pull does not overwrite a file that the host changes
+// TestPullDuringHostChanges checks that a pull does not overwrite a file that the host changes
 // between the plan and the change.
-func TestPullOfFolderThatChanges(t *testing.T) {
+func TestPullDuringHostChanges(t *testing.T) {
 	folder := t.TempDir()
 	baseline, workspace := tree("a", "1", "b", "1"), tree("a", "2", "b", "2")
 	if err := baseline.Write(folder); err != nil {

@@ -268,9 +268,9 @@ func testCutAnywhere(t *testing.T) {
 	}
 }
 
-// TestPromptIsNotHeld checks that after a pause, one byte of a possible value is written, but no
+// TestPromptIsNotDelayed checks that after a pause, one byte of a possible value is written, but no
 // second byte.
-func TestPromptIsNotHeld(t *testing.T) {
+func TestPromptIsNotDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got bytes.Buffer
 		w := NewRedactor(New("$ecret of much length")).Writer(&got)

@@ -51,9 +51,9 @@ func TestCreateWhileListed(t *testing.T) {
 	}
 }
 
-// TestHalfCreatedIsCollected checks that Collect removes the incomplete folder of a killed process.
-// Collect must keep sessions that are still being created.
-func TestHalfCreatedIsCollected(t *testing.T) {
+// TestIncompleteFolderIsCollected checks that Collect removes the incomplete folder of a killed
+// process. Collect must keep sessions that are still being created.
+func TestIncompleteFolderIsCollected(t *testing.T) {
 	m := &Manager{Root: t.TempDir()}
 	half := filepath.Join(m.Root, NewID(time.Now(), 1))
 	if err := os.Mkdir(half, 0o700); err != nil {

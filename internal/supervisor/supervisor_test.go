@@ -160,7 +160,7 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestSweepTakesOnlyWhatIsDead(t *testing.T) {
+func TestSweepRemovesOnlyDead(t *testing.T) {
 	cfg := config(t)
 	if n, err := Sweep(cfg.Dirs); n != 0 || err != nil {
 		t.Errorf("Sweep without a folder: got %d, %v", n, err)

@@ -22,7 +22,7 @@ func manager(t *testing.T) *workspace.Manager {
 	return &workspace.Manager{Dirs: d, Store: records, Environments: environment.Open(d)}
 }
 
-func TestPruneRemovesWhatNothingStartsFrom(t *testing.T) {
+func TestPruneRemovesUnusedTemplates(t *testing.T) {
 	m := manager(t)
 	templates := template.Store{Dir: m.Dirs.Templates()}
 	build := func(key template.Key) *template.Template {

@@ -139,9 +139,9 @@ func TestSecretsAreNotInEvents(t *testing.T) {
 	}
 }
 
-// TestWhatIsDoneStaysDone checks that an event is recorded although the operation's context is
-// cancelled. It also checks that an operation succeeds if its event can't be recorded.
-func TestWhatIsDoneStaysDone(t *testing.T) {
+// TestCancelledOperationIsRecorded checks that an event is recorded although the operation's
+// context is cancelled. It also checks that an operation succeeds if its event can't be recorded.
+func TestCancelledOperationIsRecorded(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
 	w := create(t, m)

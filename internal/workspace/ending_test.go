@@ -15,10 +15,10 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// TestASupervisorThatEndsReplacesDisks checks operations that wait for a supervisor that replaces
+// TestEndingSupervisorReplacesDisks checks operations that wait for a supervisor that replaces
 // the disks just before it ends. They must use the new disks, even if they have read the old
 // record.
-func TestASupervisorThatEndsReplacesDisks(t *testing.T) {
+func TestEndingSupervisorReplacesDisks(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
 	w := create(t, m, "a", "alpha")
@@ -65,9 +65,9 @@ func TestASupervisorThatEndsReplacesDisks(t *testing.T) {
 	wantFile(t, m, w.ID, "a", "alpha")
 }
 
-// TestASupervisorThatEndsHasPaused checks operations that wait for a supervisor that pauses its
+// TestEndingSupervisorHasPaused checks operations that wait for a supervisor that pauses its
 // machine and ends. They must see a paused workspace.
-func TestASupervisorThatEndsHasPaused(t *testing.T) {
+func TestEndingSupervisorHasPaused(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
 	w := stopped(t, m, "a", "alpha")
@@ -123,9 +123,9 @@ func replace(t *testing.T, m *Manager, id string) store.Disks {
 	return w.Disks
 }
 
-// TestOthersSweepWhileOneDeletes checks that a workspace can be deleted while other processes
+// TestSweepDuringDelete checks that a workspace can be deleted while other processes
 // sweep.
-func TestOthersSweepWhileOneDeletes(t *testing.T) {
+func TestSweepDuringDelete(t *testing.T) {
 	m := newManager(t)
 	var files []string
 	for i := range 200 {

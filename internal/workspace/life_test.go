@@ -93,7 +93,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-func TestACreationThatFailsLeavesNothing(t *testing.T) {
+func TestFailedCreationLeavesNothing(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
 	broken := filepath.Join(t.TempDir(), "broken.tar")
@@ -127,7 +127,7 @@ func TestACreationThatFailsLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestDeletingFromEveryState(t *testing.T) {
+func TestDeleteInEveryState(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
 	ctx := t.Context()
@@ -186,15 +186,15 @@ func TestDeletingFromEveryState(t *testing.T) {
 	}
 }
 
-// TestDeletingOneThatDoesNotAnswer checks that a workspace can be deleted although its supervisor
+// TestDeleteHungSupervisor checks that a workspace can be deleted although its supervisor
 // hangs.
-func TestDeletingOneThatDoesNotAnswer(t *testing.T) {
+func TestDeleteHungSupervisor(t *testing.T) {
 	t.Parallel()
-	t.Run("that hangs", func(t *testing.T) { t.Parallel(); deletingOneThatDoesNotAnswer(t, false) })
-	t.Run("that hangs at its end", func(t *testing.T) { t.Parallel(); deletingOneThatDoesNotAnswer(t, true) })
+	t.Run("that hangs", func(t *testing.T) { t.Parallel(); testDeleteHungSupervisor(t, false) })
+	t.Run("that hangs at its end", func(t *testing.T) { t.Parallel(); testDeleteHungSupervisor(t, true) })
 }
 
-func deletingOneThatDoesNotAnswer(t *testing.T, socketless bool) {
+func testDeleteHungSupervisor(t *testing.T, socketless bool) {
 	m := newManager(t)
 	w := create(t, m)
 	pid := supervisor(t, m, w.ID)
@@ -212,7 +212,7 @@ func deletingOneThatDoesNotAnswer(t *testing.T, socketless bool) {
 	}
 }
 
-func TestSweepRemovesWhatNobodyOwns(t *testing.T) {
+func TestSweepRemovesUnowned(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
 	ctx := t.Context()
@@ -296,7 +296,7 @@ func TestMachinesAreReaped(t *testing.T) {
 	}
 }
 
-func TestAStartThatFailsIsNotToldAsAKill(t *testing.T) {
+func TestFailedStartIsNotReportedAsKill(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
 	w := create(t, m)
@@ -313,7 +313,7 @@ func TestAStartThatFailsIsNotToldAsAKill(t *testing.T) {
 	}
 }
 
-func TestTwoManagersAtOnce(t *testing.T) {
+func TestConcurrentManagers(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
 	other := managerOf(t, m.Dirs)

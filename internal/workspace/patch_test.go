@@ -36,9 +36,9 @@ func (t entries) List(_ context.Context, dir string) (names []string, err error)
 	return names, nil
 }
 
-// TestWhatAChangeExpects checks that the operations of a patch expect the state before the patch. A
+// TestChangeExpectations checks that the operations of a patch expect the state before the patch. A
 // file that replaces a folder has no expectation.
-func TestWhatAChangeExpects(t *testing.T) {
+func TestChangeExpectations(t *testing.T) {
 	text := "--- a/d/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n--- /dev/null\n+++ b/d\n@@ -0,0 +1 @@\n+new\n" +
 		"--- a/f\n+++ b/f\n@@ -1 +1 @@\n-x\n+y\n--- /dev/null\n+++ b/n\n@@ -0,0 +1 @@\n+new\n" +
 		"diff --git a/l b/l\nindex 1111..2222 120000\n--- a/l\n+++ b/l\n@@ -1 +1 @@\n-x\n\\ No newline at end of file\n+y\n\\ No newline at end of file\n"

@@ -36,8 +36,8 @@ func listedBy(t *testing.T, list func(each func(listing.Entry) error) error) (al
 	return all
 }
 
-// TestReaderReadsAsTheMachine compares what the host reads with what the machine's agent reads.
-func TestReaderReadsAsTheMachine(t *testing.T) {
+// TestReaderMatchesMachine compares what the host reads with what the machine's agent reads.
+func TestReaderMatchesMachine(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
 	ctx := t.Context()
@@ -90,8 +90,8 @@ func TestReaderReadsAsTheMachine(t *testing.T) {
 	}
 }
 
-// TestReaderAsksTheMachine checks that the host does not read a folder that lacks files.
-func TestReaderAsksTheMachine(t *testing.T) {
+// TestReaderFallsBackToMachine checks that the host does not read a folder that lacks files.
+func TestReaderFallsBackToMachine(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
 	w := create(t, m, "file", "text")
@@ -118,8 +118,8 @@ func TestReaderAsksTheMachine(t *testing.T) {
 	}
 }
 
-// TestReaderNoticesAReset checks that files of a removed folder do not count as deleted.
-func TestReaderNoticesAReset(t *testing.T) {
+// TestReaderDetectsReset checks that files of a removed folder do not count as deleted.
+func TestReaderDetectsReset(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
 	ctx := t.Context()

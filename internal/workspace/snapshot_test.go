@@ -21,7 +21,7 @@ func stopped(t *testing.T, m *Manager, files ...string) Workspace {
 	return w
 }
 
-func TestNamesOfSnapshots(t *testing.T) {
+func TestSnapshotNames(t *testing.T) {
 	for name, ok := range map[string]bool{
 		"a": true, "v1.0_x-y": true, "9": true, strings.Repeat("x", MaxSnapshotName): true, "_a": true,
 		"": false, Baseline: false, ".": false, "..": false, ".hidden": false, "-f": false, "a b": false, "a/b": false, "ü": false, "a\n": false, "a\x00": false,
@@ -68,7 +68,7 @@ func TestTemporarySnapshotsAreHiddenAndSwept(t *testing.T) {
 	wantState(t, m, w.ID, Stopped, "it was stopped")
 }
 
-func TestTheLimitOfSnapshots(t *testing.T) {
+func TestSnapshotLimit(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
 	ctx := t.Context()
@@ -103,9 +103,9 @@ func TestTheLimitOfSnapshots(t *testing.T) {
 	wantKind(t, "the baseline", m.DeleteSnapshot(ctx, w.ID, Baseline), fault.Invalid)
 }
 
-// TestAResetToWhatIsMissingChangesNothing checks that a reset fails without effect if a disk of the
+// TestResetToMissingDiskChangesNothing checks that a reset fails without effect if a disk of the
 // snapshot is missing. It uses block storage, and needs no machine.
-func TestAResetToWhatIsMissingChangesNothing(t *testing.T) {
+func TestResetToMissingDiskChangesNothing(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
 	ctx := t.Context()

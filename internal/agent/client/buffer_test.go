@@ -154,9 +154,9 @@ func TestSharedBuffer(t *testing.T) {
 	}
 }
 
-// TestAnAgentThatNeitherGivesNorTakes checks that a transfer through the shared buffer ends with
+// TestUnresponsiveAgentDuringTransfer checks that a transfer through the shared buffer ends with
 // its context. This must hold even if the agent grants the buffer and then does nothing more.
-func TestAnAgentThatNeitherGivesNorTakes(t *testing.T) {
+func TestUnresponsiveAgentDuringTransfer(t *testing.T) {
 	c, err := Dial(within(t), evil(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(sharedbuffer.Header, "1")
 		w.WriteHeader(http.StatusOK)
@@ -223,9 +223,9 @@ func TestSharedBufferErrors(t *testing.T) {
 	}
 }
 
-// TestManyTransfersShareABuffer checks that other transfers use the link while one transfer uses
-// the buffer.
-func TestManyTransfersShareABuffer(t *testing.T) {
+// TestConcurrentTransfersShareBuffer checks that other transfers use the link while one transfer
+// uses the buffer.
+func TestConcurrentTransfersShareBuffer(t *testing.T) {
 	c, theirs := startWithBuffer(t, true)
 	ctx := within(t)
 	dir := t.TempDir()

@@ -59,10 +59,10 @@ func TestStartedOnce(t *testing.T) {
 	}
 }
 
-// TestWhatTheAgentSaysIsNotRetried checks that the client does not repeat a call after the agent
+// TestAgentErrorsAreNotRetried checks that the client does not repeat a call after the agent
 // has returned an error. This must hold for every code of the error. The client must also keep its
 // session.
-func TestWhatTheAgentSaysIsNotRetried(t *testing.T) {
+func TestAgentErrorsAreNotRetried(t *testing.T) {
 	for _, code := range []connect.Code{connect.CodeUnavailable, connect.CodeCanceled, connect.CodeInternal, connect.CodeUnknown, connect.CodeInvalidArgument} {
 		calls := 0
 		c, err := Dial(within(t), evil(t, func(w http.ResponseWriter, r *http.Request) {
@@ -127,7 +127,7 @@ func TestFarewell(t *testing.T) {
 	}
 }
 
-func TestInputThatIsNotTaken(t *testing.T) {
+func TestWrongInputAcknowledgement(t *testing.T) {
 	for name, accepted := range map[string]uint64{"less": 2, "more": 1 << 60} {
 		handler := byPath(map[string]http.HandlerFunc{
 			agentv1connect.AgentServiceExecProcedure: func(w http.ResponseWriter, r *http.Request) {
@@ -151,9 +151,9 @@ func TestInputThatIsNotTaken(t *testing.T) {
 	}
 }
 
-// TestFilesOfAnEvilAgent reads files that are truncated or endless. It checks that a truncated file
-// is an error, and that reading an endless file stops at the limit or when the context ends.
-func TestFilesOfAnEvilAgent(t *testing.T) {
+// TestFilesOfHostileAgent reads files that are truncated or endless. It checks that a truncated
+// file is an error, and that reading an endless file stops at the limit or when the context ends.
+func TestFilesOfHostileAgent(t *testing.T) {
 	c, err := Dial(within(t), evil(t, func(w http.ResponseWriter, r *http.Request) {
 		for i := 0; r.Context().Err() == nil; i++ {
 			if _, err := w.Write(make([]byte, 64<<10)); err != nil {

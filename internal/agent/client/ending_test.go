@@ -85,7 +85,7 @@ func TestCancelledEarly(t *testing.T) {
 	gone(t, mark)
 }
 
-func TestWriterThatFails(t *testing.T) {
+func TestFailingWriter(t *testing.T) {
 	c := dial(t, startAgent(t))
 	_, err := c.Exec(within(t), program.Command{Argv: []string{"yes"}, Env: []string{mark}}, program.Attach{Stdout: writerFunc(func([]byte) (int, error) { return 0, errBroken })})
 	if !errors.Is(err, errBroken) {

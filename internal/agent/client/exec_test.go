@@ -172,8 +172,8 @@ func (f failing) Read(p []byte) (int, error) {
 	return 0, errBroken
 }
 
-// TestInputThatFails checks that a read error of the input is not treated as the end of the input.
-func TestInputThatFails(t *testing.T) {
+// TestFailingInput checks that a read error of the input is not treated as the end of the input.
+func TestFailingInput(t *testing.T) {
 	c := dial(t, startAgent(t))
 	_, err := c.Exec(within(t), program.Command{Argv: []string{"cat"}, Env: []string{mark}}, program.Attach{Stdin: failing{strings.NewReader("half")}})
 	if !errors.Is(err, errBroken) {
@@ -182,9 +182,9 @@ func TestInputThatFails(t *testing.T) {
 	gone(t, mark)
 }
 
-// TestInputWithoutEnd uses an input reader that blocks. It checks that the command still ends. The
+// TestEndlessInput uses an input reader that blocks. It checks that the command still ends. The
 // goroutine that reads the input ends when the reader returns data.
-func TestInputWithoutEnd(t *testing.T) {
+func TestEndlessInput(t *testing.T) {
 	c := dial(t, startAgent(t))
 	r, w := io.Pipe()
 	if got := run(t, c, sh("echo done"), r); got.out != "done\n" {

@@ -112,9 +112,9 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestFileThatCantBeRead checks that a read error in the agent is not treated as the end of the
+// TestUnreadableFile checks that a read error in the agent is not treated as the end of the
 // file.
-func TestFileThatCantBeRead(t *testing.T) {
+func TestUnreadableFile(t *testing.T) {
 	c := dial(t, startAgent(t))
 	// Reading /proc/1/mem fails, because the memory at offset 0 is not mapped.
 	var b bytes.Buffer

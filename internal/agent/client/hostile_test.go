@@ -107,7 +107,7 @@ func trial(t *testing.T, handler http.HandlerFunc, patience time.Duration) (stri
 	return out.String(), err
 }
 
-func TestEvilAgents(t *testing.T) {
+func TestHostileAgents(t *testing.T) {
 	exit := event(t, &agentv1.ExecEvent{Exit: &programv1.Exit{}})
 	output := func(at uint64, text string) []byte {
 		return event(t, &agentv1.ExecEvent{Outputs: []*agentv1.Output{{Offset: at, Data: []byte(text)}}})
@@ -150,10 +150,10 @@ func TestEvilAgents(t *testing.T) {
 	}
 }
 
-// TestHeadersWithoutEnd uses an agent that sends endless headers. They break the connection on
+// TestEndlessHeaders uses an agent that sends endless headers. They break the connection on
 // either side. Each new session can wait up to a second until the agent's server has closed the
 // previous one.
-func TestHeadersWithoutEnd(t *testing.T) {
+func TestEndlessHeaders(t *testing.T) {
 	_, err := trial(t, func(w http.ResponseWriter, _ *http.Request) {
 		for i := range 200 {
 			w.Header().Set("X-"+strings.Repeat("a", i), strings.Repeat("v", 4000))
@@ -164,9 +164,9 @@ func TestHeadersWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestAgentsWithoutEnd uses agents that send nothing, or endlessly the same message. It checks that
+// TestEndlessAgents uses agents that send nothing, or endlessly the same message. It checks that
 // the call ends with its context.
-func TestAgentsWithoutEnd(t *testing.T) {
+func TestEndlessAgents(t *testing.T) {
 	started := event(t, &agentv1.ExecEvent{Started: &agentv1.Started{}})
 	for name, handler := range map[string]http.HandlerFunc{
 		"silent": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },

@@ -17,8 +17,8 @@ func aNetwork() *Network {
 	}
 }
 
-// TestANetworkIsUnderstood checks that the agent decodes a network without changes.
-func TestANetworkIsUnderstood(t *testing.T) {
+// TestNetworkRoundTrip checks that the agent decodes a network without changes.
+func TestNetworkRoundTrip(t *testing.T) {
 	both, four := aNetwork(), aNetwork()
 	four.Address6, four.Gateway6 = netip.Prefix{}, netip.Addr{}
 	for _, n := range []*Network{both, four} {
@@ -39,9 +39,9 @@ func TestANetworkIsUnderstood(t *testing.T) {
 	}
 }
 
-// TestTheHostHasNoNetworkOfItsOwn checks Renew with a network on the host. Invalid networks must
+// TestRenewNetworkOnHost checks Renew with a network on the host. Invalid networks must
 // fail with Invalid, and valid ones with Unsupported.
-func TestTheHostHasNoNetworkOfItsOwn(t *testing.T) {
+func TestRenewNetworkOnHost(t *testing.T) {
 	ctx := within(t)
 	c, err := Dial(ctx, startAgent(t))
 	if err != nil {

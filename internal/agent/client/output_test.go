@@ -75,7 +75,7 @@ func peakOf(t *testing.T, c *Client) (kib int) {
 	return kib
 }
 
-func TestMuchOutputToASlowReader(t *testing.T) {
+func TestSlowReader(t *testing.T) {
 	c := dial(t, startAgent(t))
 	before := peakOf(t, c)
 	const size = 64 << 20

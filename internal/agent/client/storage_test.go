@@ -123,8 +123,8 @@ func TestFrozenUntilThawed(t *testing.T) {
 	}
 }
 
-// TestAFreezeEnds checks that a freeze ends at its time limit and at the end of its session.
-func TestAFreezeEnds(t *testing.T) {
+// TestFreezeExpires checks that a freeze ends at its time limit and at the end of its session.
+func TestFreezeExpires(t *testing.T) {
 	c, p := frozenEnv(t)
 	ctx := within(t)
 	thawed := func(what string) {
@@ -216,8 +216,8 @@ func TestHeldUntilRenewed(t *testing.T) {
 	}
 }
 
-// TestNoChangeIsAppliedToWhatIsFrozen checks that a change to a frozen volume waits until the thaw.
-func TestNoChangeIsAppliedToWhatIsFrozen(t *testing.T) {
+// TestFrozenVolumeRejectsChanges checks that a change to a frozen volume waits until the thaw.
+func TestFrozenVolumeRejectsChanges(t *testing.T) {
 	c, p := frozenEnv(t)
 	ctx := within(t)
 	if _, err := c.Freeze(ctx, Mounts{Volume: true}, time.Minute); err != nil {

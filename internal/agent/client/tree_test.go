@@ -10,8 +10,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// TestTreesOfAMachine unpacks and packs trees with and without a shared buffer.
-func TestTreesOfAMachine(t *testing.T) {
+// TestTreesInMachine unpacks and packs trees with and without a shared buffer.
+func TestTreesInMachine(t *testing.T) {
 	for _, share := range []bool{true, false} {
 		dir := t.TempDir()
 		root, err := os.Open(dir)

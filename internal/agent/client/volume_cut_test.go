@@ -113,9 +113,9 @@ func TestCutVolume(t *testing.T) {
 	}
 }
 
-// TestVolumeOfAnEvilAgent checks that the client returns an error for incomplete or invalid
+// TestVolumeOfHostileAgent checks that the client returns an error for incomplete or invalid
 // responses.
-func TestVolumeOfAnEvilAgent(t *testing.T) {
+func TestVolumeOfHostileAgent(t *testing.T) {
 	var whole bytes.Buffer
 	w := listing.NewWriter(&whole)
 	w.Add(nil, &listing.Attributes{Kind: listing.Folder}, nil)

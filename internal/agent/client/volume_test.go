@@ -76,8 +76,8 @@ func list(t testing.TB, c *Client, path string, recursive bool) (names []string)
 	return names
 }
 
-// TestVolumeOfAnAgent uses all calls on a volume.
-func TestVolumeOfAnAgent(t *testing.T) {
+// TestVolumeCalls uses all calls on a volume.
+func TestVolumeCalls(t *testing.T) {
 	dir := memory(t)
 	c := dial(t, startAgentWith(t, dir))
 	ctx := within(t)
@@ -164,8 +164,8 @@ func TestVolumeOfAnAgent(t *testing.T) {
 	}
 }
 
-// TestRefusalsOfAVolume checks the kinds and subjects of errors.
-func TestRefusalsOfAVolume(t *testing.T) {
+// TestVolumeErrors checks the kinds and subjects of errors.
+func TestVolumeErrors(t *testing.T) {
 	dir := memory(t)
 	c := dial(t, startAgentWith(t, dir))
 	ctx := within(t)
@@ -237,9 +237,9 @@ type brokenReader struct{ err error }
 
 func (f brokenReader) Read([]byte) (int, error) { return 0, f.err }
 
-// TestVolumeThroughTheSharedBuffer transfers lists, trees and changes that are larger than the
+// TestVolumeThroughSharedBuffer transfers lists, trees and changes that are larger than the
 // shared buffer. It does so with and without a shared buffer.
-func TestVolumeThroughTheSharedBuffer(t *testing.T) {
+func TestVolumeThroughSharedBuffer(t *testing.T) {
 	for _, share := range []bool{true, false} {
 		c, theirs, dir := volumeWithBuffer(t, share)
 		ctx := within(t)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestCountersOfTheKernel(t *testing.T) {
+func TestKernelCounters(t *testing.T) {
 	file := func(content string) *os.File {
 		path := filepath.Join(t.TempDir(), "events")
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -36,9 +36,9 @@ func TestCountersOfTheKernel(t *testing.T) {
 	}
 }
 
-// TestKillAgain checks that members that survive a kill are killed again, and can't start
+// TestRepeatedKill checks that members that survive a kill are killed again, and can't start
 // processes. The files stand for a cgroup of the kernel.
-func TestKillAgain(t *testing.T) {
+func TestRepeatedKill(t *testing.T) {
 	path := t.TempDir()
 	file := func(name string) string {
 		t.Helper()

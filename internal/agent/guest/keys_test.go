@@ -9,9 +9,9 @@ import (
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
-// TestHostKeysOfAnEnvironment checks that the first Renew removes the SSH host keys of an
+// TestHostKeysOfEnvironment checks that the first Renew removes the SSH host keys of an
 // environment. Later calls must not remove keys that the machine has created.
-func TestHostKeysOfAnEnvironment(t *testing.T) {
+func TestHostKeysOfEnvironment(t *testing.T) {
 	path := t.TempDir()
 	folder := filepath.Join(path, "etc/ssh")
 	if err := os.MkdirAll(folder, 0o755); err != nil {

@@ -60,7 +60,7 @@ func said(t *testing.T, r request) string {
 	return s
 }
 
-func TestWhatTheKernelIsAsked(t *testing.T) {
+func TestNetlinkRequests(t *testing.T) {
 	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
 		t.Skip("the expectations are for little-endian machines")
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestHostsKeepWhatTheyHad(t *testing.T) {
+func TestHostsFileKeepsEntries(t *testing.T) {
 	for name, c := range map[string]struct{ before, after string }{
 		"none":              {"", "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.1.1 m-1\n"},
 		"an image's":        {"127.0.0.1\tlocalhost\n10.0.0.9 db # ours\n", "127.0.0.1\tlocalhost\n10.0.0.9 db # ours\n127.0.1.1 m-1\n"},

@@ -204,7 +204,7 @@ func TestNothingOutlivesTheAgent(t *testing.T) {
 	}
 }
 
-func TestZombiesDoNotPileUp(t *testing.T) {
+func TestZombiesAreReaped(t *testing.T) {
 	a := start(t, nil)
 	c := a.dial(t)
 	for range 20 {

@@ -11,7 +11,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent"
 )
 
-func TestPathsOfTheWorkspace(t *testing.T) {
+func TestWorkspacePaths(t *testing.T) {
 	with, err := newExecEnv("/v")
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestPathsOfTheWorkspace(t *testing.T) {
 	}
 }
 
-func TestMountingOnTheHost(t *testing.T) {
+func TestMountOnHost(t *testing.T) {
 	dir := t.TempDir()
 	p, err := newExecEnv(dir)
 	if err != nil {
@@ -75,9 +75,9 @@ func TestMountingOnTheHost(t *testing.T) {
 	}
 }
 
-// TestQuiesceKillsNothingOfOthers checks that Quiesce fails and kills nothing if the agent's parent
+// TestQuiesceSparesOtherProcesses checks that Quiesce fails and kills nothing if the agent's parent
 // is not its reaper. In this case, the agent can't tell which processes are its own.
-func TestQuiesceKillsNothingOfOthers(t *testing.T) {
+func TestQuiesceSparesOtherProcesses(t *testing.T) {
 	p, err := newExecEnv("")
 	if err != nil {
 		t.Fatal(err)

@@ -79,7 +79,7 @@ func say(t testing.TB, s net.Conn, data []byte) {
 	}
 }
 
-func TestSessionsFollowEachOther(t *testing.T) {
+func TestSuccessiveSessions(t *testing.T) {
 	host, guest := stream(t)
 	echo(t, guest)
 	for i := range 20 {
@@ -92,7 +92,7 @@ func TestSessionsFollowEachOther(t *testing.T) {
 	}
 }
 
-func TestCloseUnblocksReadAndLeavesTheStream(t *testing.T) {
+func TestCloseUnblocksRead(t *testing.T) {
 	host, guest := stream(t)
 	echo(t, guest)
 	s := open(t, host)
@@ -111,7 +111,7 @@ func TestCloseUnblocksReadAndLeavesTheStream(t *testing.T) {
 	s.Close()
 }
 
-func TestLeftoversOfAnEarlierSessionAreDropped(t *testing.T) {
+func TestStaleBytesAreDropped(t *testing.T) {
 	host, guest := stream(t)
 	echo(t, guest)
 	s := open(t, host)

@@ -30,10 +30,10 @@ func tape(seed int64, size int) []byte {
 	return b
 }
 
-// TestAnySessionAfterAnyOther opens many sessions on one stream. Each session ends at random: it
+// TestRandomSessions opens many sessions on one stream. Each session ends at random: it
 // is closed, abandoned or truncated by either side. Then junk follows. The test checks that
 // every session transfers exactly its own data.
-func TestAnySessionAfterAnyOther(t *testing.T) {
+func TestRandomSessions(t *testing.T) {
 	for first := range testenv.Seeds(t, 12) {
 		seed := int64(first)
 		t.Run(fmt.Sprint(first), func(t *testing.T) {
@@ -109,9 +109,9 @@ func abandon(s *session, host net.Conn, random *rand.Rand) {
 	}
 }
 
-// TestOpenLeavesNothing checks that no write is in flight after Open has failed. The guest sends
-// junk and does not read.
-func TestOpenLeavesNothing(t *testing.T) {
+// TestFailedOpenWritesNothing checks that no write is in flight after Open has failed. The guest
+// sends junk and does not read.
+func TestFailedOpenWritesNothing(t *testing.T) {
 	host, guest := stream(t)
 	fill(host)
 	done := make(chan struct{})
@@ -155,8 +155,8 @@ func (w *watch) Write(p []byte) (int, error) {
 	return w.Conn.Write(p)
 }
 
-// TestOpenIsNotStruckLate checks that the stream stays usable if ctx ends just when Open succeeds.
-func TestOpenIsNotStruckLate(t *testing.T) {
+// TestLateCancelAfterOpen checks that the stream stays usable if ctx ends just when Open succeeds.
+func TestLateCancelAfterOpen(t *testing.T) {
 	host, guest := stream(t)
 	echo(t, guest)
 	for i := range 200 {
@@ -173,9 +173,9 @@ func TestOpenIsNotStruckLate(t *testing.T) {
 	s.Close()
 }
 
-// TestOpenOnAFullStream checks that Open ends with its context if the stream's buffers are full and
+// TestOpenOnFullStream checks that Open ends with its context if the stream's buffers are full and
 // the guest does not read.
-func TestOpenOnAFullStream(t *testing.T) {
+func TestOpenOnFullStream(t *testing.T) {
 	host, _ := stream(t)
 	fill(host)
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
@@ -185,8 +185,8 @@ func TestOpenOnAFullStream(t *testing.T) {
 	}
 }
 
-// TestEndlessJunkIsGivenUp checks that Open fails if the guest sends endless junk.
-func TestEndlessJunkIsGivenUp(t *testing.T) {
+// TestEndlessJunkFails checks that Open fails if the guest sends endless junk.
+func TestEndlessJunkFails(t *testing.T) {
 	host, guest := stream(t)
 	done := make(chan struct{})
 	go func() {

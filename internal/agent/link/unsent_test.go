@@ -10,9 +10,10 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// TestACutRecordIsPaid closes a session in the middle of a record, while the guest does not read.
-// It checks that the guest later gets the rest of this record before the data of the next session.
-func TestACutRecordIsPaid(t *testing.T) {
+// TestTruncatedRecordIsCompleted closes a session in the middle of a record, while the guest does
+// not read. It checks that the guest later gets the rest of this record before the data of the next
+// session.
+func TestTruncatedRecordIsCompleted(t *testing.T) {
 	conn, guest := stream(t)
 	host := NewStream(conn)
 	l := Listen(guest)

@@ -59,7 +59,7 @@ func read(from io.Reader) (entries []Entry, err error) {
 	}
 }
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
+func TestRoundTrip(t *testing.T) {
 	for n := 1; n <= len(sample); n++ {
 		got, err := read(iotest.OneByteReader(bytes.NewReader(written(t, sample[:n], true))))
 		if err != io.EOF || !slices.Equal(got, sample[:n]) {
@@ -79,9 +79,9 @@ func TestManyEntries(t *testing.T) {
 	}
 }
 
-// TestACutListIsToldFromAWholeOne checks that reading a truncated list is an error, wherever the
+// TestTruncatedListIsDetected checks that reading a truncated list is an error, wherever the
 // list was cut.
-func TestACutListIsToldFromAWholeOne(t *testing.T) {
+func TestTruncatedListIsDetected(t *testing.T) {
 	whole := written(t, sample, true)
 	for n := range whole {
 		got, err := read(bytes.NewReader(whole[:n]))
@@ -95,7 +95,7 @@ func TestACutListIsToldFromAWholeOne(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoListIsRefused(t *testing.T) {
+func TestInvalidListIsRejected(t *testing.T) {
 	folder, file := Attributes{Kind: Folder}, Attributes{Kind: File}
 	root := Entry{Attributes: folder}
 	for name, entries := range map[string][]Entry{
@@ -152,7 +152,7 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-func TestWritingAllocatesNothing(t *testing.T) {
+func TestWriteDoesNotAllocate(t *testing.T) {
 	w := NewWriter(io.Discard)
 	path, a := []byte("some/path/to/a/file"), &Attributes{Kind: File, Inode: 5}
 	w.Add(path, a, nil)

@@ -64,7 +64,7 @@ func TestMove(t *testing.T) {
 	}
 }
 
-func TestNothingShortIsWhole(t *testing.T) {
+func TestTransferErrors(t *testing.T) {
 	data := make([]byte, 2*SlotSize)
 	broken := errors.New("broken")
 	for name, c := range map[string]struct {
@@ -95,9 +95,9 @@ type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-// TestASlotIsFilledOnceItIsFree checks that the sender waits for a credit before it uses a slot
+// TestSenderWaitsForFreeSlot checks that the sender waits for a credit before it uses a slot
 // again.
-func TestASlotIsFilledOnceItIsFree(t *testing.T) {
+func TestSenderWaitsForFreeSlot(t *testing.T) {
 	w := newBuffer(t)
 	var records bytes.Buffer
 	_, err := Send(w, bytes.NewReader(make([]byte, 10*SlotSize)), &records, bytes.NewReader([]byte{1, 1}))
@@ -140,8 +140,8 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestPiecesOfAnySize writes and reads in pieces whose sizes differ from the slot size.
-func TestPiecesOfAnySize(t *testing.T) {
+// TestAnyPieceSize writes and reads in pieces whose sizes differ from the slot size.
+func TestAnyPieceSize(t *testing.T) {
 	for _, size := range []int{0, 1, SlotSize - 1, SlotSize, SlotSize + 1, 2*Size + 12345} {
 		data := make([]byte, size)
 		rand.New(rand.NewSource(int64(size))).Read(data)

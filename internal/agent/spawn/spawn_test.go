@@ -54,7 +54,7 @@ func run(t *testing.T, line string, change func(*os.ProcAttr)) (string, syscall.
 	return strings.TrimSpace(string(out)), status
 }
 
-func TestWhatAProcessGets(t *testing.T) {
+func TestProcessAttributes(t *testing.T) {
 	// The process must not inherit this signal handler or the signal mask.
 	ignored := make(chan os.Signal, 1)
 	signal.Notify(ignored, syscall.SIGUSR1)
@@ -87,7 +87,7 @@ func TestUser(t *testing.T) {
 	}
 }
 
-func TestHowAProcessEnds(t *testing.T) {
+func TestProcessExit(t *testing.T) {
 	if _, status := run(t, "exit 7", nil); status.ExitStatus() != 7 {
 		t.Errorf("%v", status)
 	}
@@ -96,9 +96,9 @@ func TestHowAProcessEnds(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeStarted checks that errors come from the kernel, and that failed starts leak
+// TestStartErrors checks that errors come from the kernel, and that failed starts leak
 // nothing.
-func TestWhatCannotBeStarted(t *testing.T) {
+func TestStartErrors(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func TestManyAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-func TestInsideIsTheNumberThatItHasItself(t *testing.T) {
+func TestPIDInNamespace(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

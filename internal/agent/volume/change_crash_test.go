@@ -201,9 +201,9 @@ func eachTrial(t *testing.T, seeds int, try func(*testing.T, *trial, bool)) {
 	}
 }
 
-// TestAChangeThatIsStoppedAnywhere crashes before every step. It checks that recovery restores the
+// TestChangeCrashesAtEachStep crashes before every step. It checks that recovery restores the
 // old tree. From some step on, recovery must instead complete the new tree.
-func TestAChangeThatIsStoppedAnywhere(t *testing.T) {
+func TestChangeCrashesAtEachStep(t *testing.T) {
 	eachTrial(t, 12, func(t *testing.T, x *trial, noLinks bool) {
 		news := 0
 		for k := 0; ; k++ {
@@ -234,10 +234,10 @@ func TestAChangeThatIsStoppedAnywhere(t *testing.T) {
 	})
 }
 
-// TestAChangeOfWhichAStepFails makes every step fail, one in each run. If the change returns an
+// TestChangeFailsAtEachStep makes every step fail, one in each run. If the change returns an
 // error, the tree must be the old one, otherwise the new one. Both must also hold after the next
 // open.
-func TestAChangeOfWhichAStepFails(t *testing.T) {
+func TestChangeFailsAtEachStep(t *testing.T) {
 	eachTrial(t, 12, func(t *testing.T, x *trial, noLinks bool) {
 		failed := 0
 		for k := 0; ; k++ {
@@ -269,9 +269,9 @@ func TestAChangeOfWhichAStepFails(t *testing.T) {
 	})
 }
 
-// TestAChangeThatFailsAndIsStopped injects another error or a crash while a failed change is
+// TestFailedChangeCrashesDuringUndo injects another error or a crash while a failed change is
 // undone.
-func TestAChangeThatFailsAndIsStopped(t *testing.T) {
+func TestFailedChangeCrashesDuringUndo(t *testing.T) {
 	eachTrial(t, 6, func(t *testing.T, x *trial, noLinks bool) {
 		random := rand.New(rand.NewSource(1))
 		total := nowhere()
@@ -294,8 +294,8 @@ func TestAChangeThatFailsAndIsStopped(t *testing.T) {
 	})
 }
 
-// TestARecoveryThatIsStopped interrupts the recovery of a change several times.
-func TestARecoveryThatIsStopped(t *testing.T) {
+// TestRecoveryIsInterrupted interrupts the recovery of a change several times.
+func TestRecoveryIsInterrupted(t *testing.T) {
 	eachTrial(t, 6, func(t *testing.T, x *trial, noLinks bool) {
 		random := rand.New(rand.NewSource(2))
 		total := nowhere()

@@ -14,9 +14,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/volume/volumetest"
 )
 
-// TestAReplacedFileIsNeverMissing checks before each modification of the disk that replaced files
+// TestReplacedFileIsNeverMissing checks before each modification of the disk that replaced files
 // and links are at their paths. It also checks that an undone change restores them completely.
-func TestAReplacedFileIsNeverMissing(t *testing.T) {
+func TestReplacedFileIsNeverMissing(t *testing.T) {
 	for _, kind := range []FSKind{LocalFS, PassthroughFS} {
 		for _, noLinks := range []bool{false, true} {
 			for _, undone := range []bool{false, true} {

@@ -178,9 +178,9 @@ func copyTree(t testing.TB, from, to string) {
 	}
 }
 
-// TestAChangeIsItsOperationsOneAfterTheOther checks that a change has the same result as its
+// TestChangeMatchesModel checks that a change has the same result as its
 // operations in the model, applied one after another.
-func TestAChangeIsItsOperationsOneAfterTheOther(t *testing.T) {
+func TestChangeMatchesModel(t *testing.T) {
 	testenv.NeedsRoot(t, "enter folders of any mode")
 	rounds := 200
 	if testing.Short() {

@@ -126,10 +126,10 @@ func fill(t testing.TB, dir string, inodes bool, left int64) {
 	}
 }
 
-// TestPowerIsLost simulates a power failure after every step, so that unflushed data is lost. In
+// TestPowerFailure simulates a power failure after every step, so that unflushed data is lost. In
 // some runs, the kernel has already flushed part of the data by itself. The size of this part
 // differs between the runs.
-func TestPowerIsLost(t *testing.T) {
+func TestPowerFailure(t *testing.T) {
 	for i, often := range []int{0, 0, 30, 30, 100} {
 		kind := FSKind(i % 2)
 		t.Run(fmt.Sprintf("flushed=%d%%/single=%t", often, kind == PassthroughFS), func(t *testing.T) {

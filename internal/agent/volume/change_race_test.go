@@ -14,9 +14,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/volume/volumetest"
 )
 
-// TestWorkInTheTreeMeanwhileIsKept modifies the tree after a change has been checked. It checks
+// TestConcurrentWritesAreKept modifies the tree after a change has been checked. It checks
 // that the change fails and does not destroy the modification.
-func TestWorkInTheTreeMeanwhileIsKept(t *testing.T) {
+func TestConcurrentWritesAreKept(t *testing.T) {
 	write := func(path, text string) func(string) error {
 		return func(files string) error { return os.WriteFile(filepath.Join(files, path), []byte(text), 0o644) }
 	}
@@ -83,10 +83,10 @@ func TestWorkInTheTreeMeanwhileIsKept(t *testing.T) {
 	}
 }
 
-// TestWorkInTheTreeBeforeRecoveryIsKept modifies the tree before the recovery, so that the change
+// TestWritesBeforeRecoveryAreKept modifies the tree before the recovery, so that the change
 // can't be completed any more. It checks that the recovery undoes the change and keeps the
 // modification.
-func TestWorkInTheTreeBeforeRecoveryIsKept(t *testing.T) {
+func TestWritesBeforeRecoveryAreKept(t *testing.T) {
 	x := newTrial(t, 0, LocalFS)
 	for k := 0; ; k++ {
 		c := x.volume(t)
@@ -115,9 +115,9 @@ func TestWorkInTheTreeBeforeRecoveryIsKept(t *testing.T) {
 	}
 }
 
-// TestADamagedRecordIsNotGuessedAt damages the steps file of a change. It checks that the volume is
+// TestDamagedStepsAreRejected damages the steps file of a change. It checks that the volume is
 // then neither opened nor modified.
-func TestADamagedRecordIsNotGuessedAt(t *testing.T) {
+func TestDamagedStepsAreRejected(t *testing.T) {
 	x := newTrial(t, 0, LocalFS)
 	var c *copied
 	for k := 0; ; k++ {
@@ -190,9 +190,9 @@ func TestChangesAtOnce(t *testing.T) {
 	volumetest.NothingPending(t, s.dir)
 }
 
-// TestAChangeWaitsWhileTheVolumeIsStill checks that a change waits while changes are locked. It
+// TestChangeWaitsForUnlock checks that a change waits while changes are locked. It
 // also checks that a waiting change can be cancelled.
-func TestAChangeWaitsWhileTheVolumeIsStill(t *testing.T) {
+func TestChangeWaitsForUnlock(t *testing.T) {
 	s := storedIn(t, volumetest.InMemory(t))
 	release, err := s.volume.LockChanges(context.Background())
 	if err != nil {

@@ -158,8 +158,8 @@ func testRenameRefusals(t *testing.T, move func(int, string, int, string) error)
 	}
 }
 
-// TestRenameToOtherFS checks that a rename to another file system is refused.
-func TestRenameToOtherFS(t *testing.T) {
+// TestRenameAcrossFileSystems checks that a rename to another file system is refused.
+func TestRenameAcrossFileSystems(t *testing.T) {
 	other, err := os.MkdirTemp("/dev/shm", "pyro-test-")
 	if err != nil {
 		testenv.Lacks(t, "another file system: ", err)

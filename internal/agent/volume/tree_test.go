@@ -29,9 +29,9 @@ func (w *writes) Write(p []byte) (int, error) {
 	return w.Buffer.Write(p)
 }
 
-// TestAFileThatChangesWhileItIsRead modifies a file while WriteTree reads it. It checks that the
+// TestFileChangesDuringRead modifies a file while WriteTree reads it. It checks that the
 // archive stays valid and that the file is counted as changed.
-func TestAFileThatChangesWhileItIsRead(t *testing.T) {
+func TestFileChangesDuringRead(t *testing.T) {
 	for name, change := range map[string]func(string) error{
 		"shrinks": func(path string) error { return os.Truncate(path, 1000) },
 		"grows":   func(path string) error { return os.Truncate(path, 5<<20) },
@@ -93,8 +93,8 @@ func TestAFileThatChangesWhileItIsRead(t *testing.T) {
 	}
 }
 
-// TestATreeThatCanNotBeReadToItsEnd checks that WriteTree returns read and write errors.
-func TestATreeThatCanNotBeReadToItsEnd(t *testing.T) {
+// TestWriteTreeErrors checks that WriteTree returns read and write errors.
+func TestWriteTreeErrors(t *testing.T) {
 	dir := t.TempDir()
 	volumetest.Put(t, dir+"/a", "1")
 	volumetest.Put(t, dir+"/b", strings.Repeat("2", 1000))
@@ -128,9 +128,9 @@ func (w *limitedWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestHeadersAreReadAsTheyAreMeant encodes headers of all kinds. It checks that archive/tar decodes
+// TestHeadersMatchArchiveTar encodes headers of all kinds. It checks that archive/tar decodes
 // them correctly.
-func TestHeadersAreReadAsTheyAreMeant(t *testing.T) {
+func TestHeadersMatchArchiveTar(t *testing.T) {
 	var blocks tarBlocks
 	for _, kind := range []byte{tarFile, tarLink, tarSymlink, tarFolder} {
 		for _, length := range []int{1, 87, 88, 89, 99, 100, 101, 255, 981, 982, 983, 4096} {

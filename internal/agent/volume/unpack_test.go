@@ -82,9 +82,9 @@ func noTemporary(t testing.TB, dir string) {
 	})
 }
 
-// TestUnpackWhatPackWrites packs a tree with all kinds of attributes, and unpacks it into a merged
+// TestUnpackPackedTree packs a tree with all kinds of attributes, and unpacks it into a merged
 // tree.
-func TestUnpackWhatPackWrites(t *testing.T) {
+func TestUnpackPackedTree(t *testing.T) {
 	from, to := volumetest.InMemory(t), volumetest.InMemory(t)
 	volumetest.Put(t, from+"/top/a/file", "content")
 	volumetest.Put(t, from+"/top/\xff ü\n", strings.Repeat("x", 300_000))

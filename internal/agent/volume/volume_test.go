@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestClosingAVolumeWaits checks that Close waits for running operations and rejects new ones.
-func TestClosingAVolumeWaits(t *testing.T) {
+// TestCloseWaitsForOperations checks that Close waits for running operations and rejects new ones.
+func TestCloseWaitsForOperations(t *testing.T) {
 	s := storedIn(t, t.TempDir())
 	v := s.volume
 	done, err := v.Use()

@@ -81,8 +81,8 @@ func TestUseUnderRaces(t *testing.T) {
 	})
 }
 
-// TestDaysThatRunOn checks a sandbox that runs for several days.
-func TestDaysThatRunOn(t *testing.T) {
+// TestUseAcrossDays checks a sandbox that runs for several days.
+func TestUseAcrossDays(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx, began := t.Context(), time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 		check(t, w.Report(ctx, w.add(t), "running", began, began, began))
@@ -98,8 +98,8 @@ func TestDaysThatRunOn(t *testing.T) {
 	})
 }
 
-// TestOldChangesAreSummedUp checks that the sums stay the same when old changes are removed.
-func TestOldChangesAreSummedUp(t *testing.T) {
+// TestOldChangesAreFolded checks that the sums stay the same when old changes are removed.
+func TestOldChangesAreFolded(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx, began := t.Context(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		one, two := w.add(t), w.add(t)

@@ -52,7 +52,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-func TestNothingOutlivesAContainedProgram(t *testing.T) {
+func TestContainedProgramLeavesNoProcess(t *testing.T) {
 	if os.Geteuid() != 0 {
 		testenv.NeedsTool(t, "newuidmap")
 	}
@@ -84,7 +84,7 @@ func TestNothingOutlivesAContainedProgram(t *testing.T) {
 	}
 }
 
-func TestMountsOfAContainedProgramAreItsOwn(t *testing.T) {
+func TestContainedProgramHasOwnMounts(t *testing.T) {
 	dir := t.TempDir()
 	err := asRoot(t.Context(), []string{"mount", "-t", "tmpfs", "none", dir}, func(*exec.Cmd) {})
 	if err != nil {
@@ -106,7 +106,7 @@ func waitFor(t *testing.T, met func() bool) {
 	t.Fatal("it did not happen within 5 s")
 }
 
-func TestToolsThatAreMissing(t *testing.T) {
+func TestMissingTools(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	err := Bootstrap(t.Context(), nil, t.TempDir(), io.Discard, nil, "debian:12")
 	if fault.KindOf(err) != fault.Unavailable || fault.HintOf(err) != "sudo apt-get install mmdebstrap" {

@@ -68,7 +68,7 @@ Enabled: no`}, []Source{{mirror, "bookworm", own}, {mirror, "bookworm-updates", 
 	}
 }
 
-func TestGuestsSeeNothingOfTheHost(t *testing.T) {
+func TestGuestSourcesHideHost(t *testing.T) {
 	got := GuestSources([]Source{
 		{mirror, "bookworm", "/etc/own.gpg"}, {"http://user:secret@mirror.example/debian", "bookworm", keyring}, {"mirror+file:/etc/m/debian.list", "bookworm-updates", keyring},
 		{"http://localhost:3142/debian", "bookworm", keyring}, {"http://127.0.0.1/debian-security", "bookworm-security", keyring},

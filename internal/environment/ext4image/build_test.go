@@ -61,7 +61,7 @@ func debugfs(t *testing.T, image, command string) string {
 	return string(out)
 }
 
-func TestBuildKeepsWhatTheArchiveSays(t *testing.T) {
+func TestBuildKeepsAttributes(t *testing.T) {
 	image := filepath.Join(t.TempDir(), "image")
 	capability := "\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 	long := strings.Repeat("x", 200)
@@ -110,7 +110,7 @@ func TestBuildKeepsWhatTheArchiveSays(t *testing.T) {
 	}
 }
 
-func TestImagesAreSparseRoomyAndTheSameEachTime(t *testing.T) {
+func TestImagesAreSparseAndReproducible(t *testing.T) {
 	archive := archiveOf(t, reg("a", 3<<20), reg("b", 1))
 	var first string
 	for i := range 2 {
@@ -213,7 +213,7 @@ func manyXattrs(t *testing.T) []byte {
 	return archiveOf(t, tar.Header{Typeflag: tar.TypeReg, Name: "a", PAXRecords: records, Format: tar.FormatPAX})
 }
 
-func TestErrorsOfTheSourceComeThrough(t *testing.T) {
+func TestSourceErrorsAreReturned(t *testing.T) {
 	broken := errors.New("the wire broke")
 	in := io.MultiReader(bytes.NewReader(archiveOf(t, reg("a", 100_000))[:50_000]), errorReader{broken})
 	if err := Build(t.Context(), in, filepath.Join(t.TempDir(), "image"), Limits{}); !errors.Is(err, broken) {

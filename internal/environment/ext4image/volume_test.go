@@ -44,7 +44,7 @@ func volumeOf(t *testing.T, entries ...tar.Header) (string, *ext4.FS) {
 	return path, openImage(t, path)
 }
 
-func TestAVolumeHasItsFilesInOneFolder(t *testing.T) {
+func TestVolumeLayout(t *testing.T) {
 	when := time.Unix(1_234_567_890, 123_456_789)
 	_, fsys := volumeOf(t,
 		tar.Header{Typeflag: tar.TypeDir, Name: "./", Mode: 0o1770, ModTime: when, Format: tar.FormatPAX},
@@ -82,7 +82,7 @@ func TestAVolumeHasItsFilesInOneFolder(t *testing.T) {
 	}
 }
 
-func TestABlankVolume(t *testing.T) {
+func TestBlankVolume(t *testing.T) {
 	path, fsys := volumeOf(t)
 	entries, err := fsys.ReadDir(VolumeFiles)
 	if err != nil || len(entries) != 0 {
@@ -102,7 +102,7 @@ func TestABlankVolume(t *testing.T) {
 	}
 }
 
-func TestAVolumeOfAHostileArchive(t *testing.T) {
+func TestVolumeOfHostileArchive(t *testing.T) {
 	for name, entry := range map[string]tar.Header{
 		"climbs": reg("../pending/x", 1), "climbs later": reg("a/../../pending/x", 1), "links out": {Typeflag: tar.TypeLink, Name: "x", Linkname: "../pending"},
 		"a file as the root": reg(".", 1), "links to the root": {Typeflag: tar.TypeLink, Name: "x", Linkname: "."},

@@ -103,7 +103,7 @@ func TestXZ(t *testing.T) {
 	}
 }
 
-func TestModulesThatCantBe(t *testing.T) {
+func TestInvalidModules(t *testing.T) {
 	for name, c := range map[string]struct {
 		modules map[string][]byte
 		kind    fault.Kind
@@ -199,7 +199,7 @@ func TestInitramfsIsReadByCpio(t *testing.T) {
 	}
 }
 
-func TestInitramfsTellsOfAFullDisk(t *testing.T) {
+func TestInitramfsReportsFullDisk(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		testenv.Lacks(t, err)

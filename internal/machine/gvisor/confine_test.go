@@ -64,9 +64,9 @@ func TestConfinement(t *testing.T) {
 	}
 }
 
-// TestConfinementOfTheGofer checks that the process that serves a volume can access the volume and
+// TestGoferConfinement checks that the process that serves a volume can access the volume and
 // no other files of the host.
-func TestConfinementOfTheGofer(t *testing.T) {
+func TestGoferConfinement(t *testing.T) {
 	folder := t.TempDir()
 	s := startStored(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t)), machine.TreeStorage{Folder: folder})
 	s.shell(t, "cd "+workspace+" && echo text >file && mkdir sub && cat file && tail -f file >/dev/null 2>&1 &")

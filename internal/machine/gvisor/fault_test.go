@@ -87,9 +87,9 @@ func (s *started) shell(t *testing.T, line string) string {
 	return strings.TrimSpace(out.String())
 }
 
-// TestIDAndFolderOfACrashedMachine checks that a machine can start with the ID and the folder of a
+// TestReuseAfterCrash checks that a machine can start with the ID and the folder of a
 // crashed machine.
-func TestIDAndFolderOfACrashedMachine(t *testing.T) {
+func TestReuseAfterCrash(t *testing.T) {
 	d, spec := driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t))
 	for range 2 {
 		s := start(t, d, spec)
@@ -108,9 +108,9 @@ func TestIDAndFolderOfACrashedMachine(t *testing.T) {
 	}
 }
 
-// TestNothingBesideTheSentry checks which processes pyro starts for a machine: one sentry, and one
+// TestMachineProcesses checks which processes pyro starts for a machine: one sentry, and one
 // gofer if the machine has a volume.
-func TestNothingBesideTheSentry(t *testing.T) {
+func TestMachineProcesses(t *testing.T) {
 	d, root := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t)
 	plain := start(t, d, specOf(t, root))
 	plain.shell(t, "true")
@@ -147,7 +147,7 @@ func children() map[string]int {
 	return programs
 }
 
-func TestWithoutTheHelper(t *testing.T) {
+func TestMissingHelper(t *testing.T) {
 	t.Setenv("PYRO_RUNSC", filepath.Join(t.TempDir(), "missing"))
 	err := driverIn(t, machinetest.SharedDirs(t)).Prove(t.Context(), nil)
 	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "it is not there") || !strings.Contains(fault.HintOf(err), "PYRO_RUNSC") {
@@ -155,9 +155,9 @@ func TestWithoutTheHelper(t *testing.T) {
 	}
 }
 
-// TestAHelperOfAnotherVersion tests a helper with another protocol version, one without the machine
+// TestIncompatibleHelper tests a helper with another protocol version, one without the machine
 // command, and one that prints nothing. It also tests a program that is no helper.
-func TestAHelperOfAnotherVersion(t *testing.T) {
+func TestIncompatibleHelper(t *testing.T) {
 	for name, c := range map[string]struct{ script, want string }{
 		"another protocol": {`read -r order <&3; echo '{"event":"failed","error":"it speaks 2","hint":"make build"}' >&3; exit 1`, "speaks 2"},
 		"no machines":      {`echo 'runsc: unknown command' >&2; exit 128`, "unknown command"},

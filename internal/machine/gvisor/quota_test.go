@@ -46,9 +46,9 @@ try: globals()[way]()
 except OSError as e: print(errno.errorcode[e.errno])
 `
 
-// TestAVolumeHasALimit checks that all kinds of writes to a full volume fail with ENOSPC, and that
+// TestVolumeLimit checks that all kinds of writes to a full volume fail with ENOSPC, and that
 // writes succeed again after files are removed.
-func TestAVolumeHasALimit(t *testing.T) {
+func TestVolumeLimit(t *testing.T) {
 	const limit = 64 << 20
 	s := startStored(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t)), machine.TreeStorage{Folder: t.TempDir(), Bytes: limit})
 	s.shell(t, "cat >/tmp/fills.py <<'E'\n"+fills+"\nE\n")

@@ -7,8 +7,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// TestWhatDoesNotFit checks that the error has kind Precondition and names the difference.
-func TestWhatDoesNotFit(t *testing.T) {
+// TestResumeMismatch checks that the error has kind Precondition and names the difference.
+func TestResumeMismatch(t *testing.T) {
 	was := description{Helper: "h", Agent: "a", Images: "i", Shape: savedShape{Root: "sha256:r", VCPUs: 1, MemMiB: 256}}
 	if err := was.fits(was); err != nil {
 		t.Error(err)

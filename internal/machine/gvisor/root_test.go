@@ -62,9 +62,9 @@ print(os.getxattr("added", "user.text"), open(b"n\xfc\nm").read(), os.path.getsi
 f = open("holes", "rb"); print(f.read(8192) == bytes(8192), f.read(6)); f.seek(1 << 40); print(f.read(4))'
 `
 
-// TestAKeptRootIsAnothersRoot checks that a machine that starts from a saved root sees the same
+// TestStartFromSavedRoot checks that a machine that starts from a saved root sees the same
 // files, both changed and unchanged. It saves and starts several times in a row.
-func TestAKeptRootIsAnothersRoot(t *testing.T) {
+func TestStartFromSavedRoot(t *testing.T) {
 	d, root := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t)
 	folder, kept := t.TempDir(), filepath.Join(t.TempDir(), "root")
 	s := startStored(t, d, specOf(t, root), machine.TreeStorage{Folder: folder})
@@ -138,9 +138,9 @@ func checkArchive(t *testing.T, path string) {
 	}
 }
 
-// TestKeepingARootTakesNoMemory saves and restores a file that is larger than the memory of the
+// TestSaveRootIsStreamed saves and restores a file that is larger than the memory of the
 // machine and its sentry together.
-func TestKeepingARootTakesNoMemory(t *testing.T) {
+func TestSaveRootIsStreamed(t *testing.T) {
 	d, spec := driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t))
 	spec.MemMiB = 128
 	folder, kept := t.TempDir(), filepath.Join(t.TempDir(), "root")
@@ -161,8 +161,8 @@ func TestKeepingARootTakesNoMemory(t *testing.T) {
 	}
 }
 
-// TestARootThatCantBeRestored checks that Start fails if the saved root is damaged.
-func TestARootThatCantBeRestored(t *testing.T) {
+// TestDamagedRoot checks that Start fails if the saved root is damaged.
+func TestDamagedRoot(t *testing.T) {
 	d, root := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t)
 	dir := t.TempDir()
 	kept := filepath.Join(dir, "root")
@@ -192,8 +192,8 @@ func TestARootThatCantBeRestored(t *testing.T) {
 	}
 }
 
-// TestARootThatCantBeKept checks that the earlier file does not change if SaveRoot fails.
-func TestARootThatCantBeKept(t *testing.T) {
+// TestFailedSaveRootKeepsFile checks that the earlier file does not change if SaveRoot fails.
+func TestFailedSaveRootKeepsFile(t *testing.T) {
 	d, root := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t)
 	kept := filepath.Join(t.TempDir(), "root")
 	if err := os.WriteFile(kept, []byte("before"), 0o600); err != nil {

@@ -57,10 +57,10 @@ while True:
     gone.seek(0)
     print(line, gone.read(), file=log)' >/dev/null 2>&1 &`
 
-// TestForkWithAVolume saves a machine with storage and resumes another one on a copy of the volume.
+// TestForkWithVolume saves a machine with storage and resumes another one on a copy of the volume.
 // Each machine must have all earlier changes to volume and root, and no later changes of the other
 // machine. SaveRoot must work on a machine that was resumed twice.
-func TestForkWithAVolume(t *testing.T) {
+func TestForkWithVolume(t *testing.T) {
 	d, root, folder := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t), t.TempDir()
 	source := startStored(t, d, specOf(t, root), machine.TreeStorage{Folder: folder})
 	source.shell(t, "mkfifo /run/go; echo before >/root/before; rm /etc/debian_version; cd "+workspace+" && "+writer)
@@ -110,9 +110,9 @@ func TestForkWithAVolume(t *testing.T) {
 	}
 }
 
-// TestASavedMachineIsNotAnothersYet checks that a resumed machine answers no requests before Renew.
+// TestResumedMachineNeedsRenew checks that a resumed machine answers no requests before Renew.
 // It also checks that the sentry has saved files open only for reading.
-func TestASavedMachineIsNotAnothersYet(t *testing.T) {
+func TestResumedMachineNeedsRenew(t *testing.T) {
 	d, root := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t)
 	s := start(t, d, specOf(t, root))
 	s.shell(t, "head -c 50000000 /dev/urandom >/run/random; sha256sum /run/random >/run/sum; cat /proc/sys/kernel/random/boot_id >/run/boot")
@@ -151,9 +151,9 @@ func TestASavedMachineIsNotAnothersYet(t *testing.T) {
 	}
 }
 
-// TestConnectionsOfASavedMachine checks that connections inside the machine survive. Other
+// TestConnectionsOfSavedMachine checks that connections inside the machine survive. Other
 // connections are reset. The machine can make new connections on its new link.
-func TestConnectionsOfASavedMachine(t *testing.T) {
+func TestConnectionsOfSavedMachine(t *testing.T) {
 	d, root := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t)
 	policy, err := egress.New(nil, nil)
 	if err != nil {
@@ -264,8 +264,8 @@ func TestFullDiskWhileSaving(t *testing.T) {
 	}
 }
 
-// TestSaveOfAMachineThatDies kills the sentry while the machine is being saved.
-func TestSaveOfAMachineThatDies(t *testing.T) {
+// TestMachineDiesDuringSave kills the sentry while the machine is being saved.
+func TestMachineDiesDuringSave(t *testing.T) {
 	d, root := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t)
 	machinetest.KilledWhileSaved(t, "pages", func() machine.Machine {
 		s := start(t, d, specOf(t, root))
@@ -278,8 +278,8 @@ func TestSaveOfAMachineThatDies(t *testing.T) {
 	})
 }
 
-// TestFreeMemoryTakesNoRoom checks that saved files contain neither free memory nor zero pages.
-func TestFreeMemoryTakesNoRoom(t *testing.T) {
+// TestFreeMemoryIsOmitted checks that saved files contain neither free memory nor zero pages.
+func TestFreeMemoryIsOmitted(t *testing.T) {
 	s := start(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t)))
 	s.shell(t, "head -c 60000000 /dev/urandom >/run/random; rm /run/random; head -c 60000000 /dev/zero >/run/zero")
 	dir := s.save(t)

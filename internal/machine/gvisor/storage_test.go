@@ -52,9 +52,9 @@ func startStored(t *testing.T, d *Driver, spec machine.Spec, storage machine.Tre
 
 func (s *stored) host(name string) string { return filepath.Join(s.files, name) }
 
-// TestAKilledMachineLosesNothingOfItsVolume checks that all completed writes survive if the sentry
+// TestKilledMachineKeepsVolume checks that all completed writes survive if the sentry
 // or the gofer is killed. In both cases the whole machine must end.
-func TestAKilledMachineLosesNothingOfItsVolume(t *testing.T) {
+func TestKilledMachineKeepsVolume(t *testing.T) {
 	d, root, folder := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t), t.TempDir()
 	for i, victim := range []string{"sentry", "gofer"} {
 		s := startStored(t, d, specOf(t, root), machine.TreeStorage{Folder: folder})
@@ -89,9 +89,9 @@ func TestAKilledMachineLosesNothingOfItsVolume(t *testing.T) {
 	}
 }
 
-// TestLinksLeaveNothingOpen checks that the gofer does not keep files open after it made many hard
-// links. Git makes a hard link for each object.
-func TestLinksLeaveNothingOpen(t *testing.T) {
+// TestHardLinksLeaveNoOpenFiles checks that the gofer does not keep files open after it made many
+// hard links. Git makes a hard link for each object.
+func TestHardLinksLeaveNoOpenFiles(t *testing.T) {
 	s := startStored(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t)), machine.TreeStorage{Folder: t.TempDir()})
 	open := func() int {
 		t.Helper()
@@ -118,9 +118,9 @@ all = [threading.Thread(target=work, args=(k,)) for k in range(4)]
 	}
 }
 
-// TestAVolumeIsSharedWithTheHost checks that the machine and the host see each other's changes at
+// TestVolumeIsSharedWithHost checks that the machine and the host see each other's changes at
 // once, including changes to owners and modes.
-func TestAVolumeIsSharedWithTheHost(t *testing.T) {
+func TestVolumeIsSharedWithHost(t *testing.T) {
 	s := startStored(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t)), machine.TreeStorage{Folder: t.TempDir()})
 	inside := func(want, line string) {
 		t.Helper()
@@ -213,9 +213,9 @@ func TestIncompleteVolumesAreMarked(t *testing.T) {
 	}
 }
 
-// TestMappedWritesAreInTheVolume checks that the host sees all writes of a running machine at once,
+// TestMappedWritesReachVolume checks that the host sees all writes of a running machine at once,
 // also through a mapping, although nothing flushes them.
-func TestMappedWritesAreInTheVolume(t *testing.T) {
+func TestMappedWritesReachVolume(t *testing.T) {
 	s := startStored(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t)), machine.TreeStorage{Folder: t.TempDir()})
 	s.shell(t, "cd "+workspace+` && (python3 -c "
 import mmap, os, time
@@ -250,9 +250,9 @@ time.sleep(1000)
 	}
 }
 
-// TestNothingLeadsOutOfAVolume checks that symbolic links in a volume lead to files of the machine,
+// TestLinksStayInMachine checks that symbolic links in a volume lead to files of the machine,
 // not of the host. It also checks that device files in a volume can't be opened.
-func TestNothingLeadsOutOfAVolume(t *testing.T) {
+func TestLinksStayInMachine(t *testing.T) {
 	folder := t.TempDir()
 	secret := filepath.Join(folder, "secret")
 	volume := filepath.Join(folder, "volume")
@@ -363,9 +363,9 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// TestAPausedMachineDiesWithItsOwner checks that the sentry and the gofer of a paused machine die
+// TestPausedMachineDiesWithOwner checks that the sentry and the gofer of a paused machine die
 // when pyro is killed.
-func TestAPausedMachineDiesWithItsOwner(t *testing.T) {
+func TestPausedMachineDiesWithOwner(t *testing.T) {
 	const inside = "PYRO_TEST_OWNER"
 	if folder := os.Getenv(inside); folder != "" {
 		s := startStored(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t)), machine.TreeStorage{Folder: folder})
@@ -403,9 +403,9 @@ func TestAPausedMachineDiesWithItsOwner(t *testing.T) {
 	}
 }
 
-// TestAVolumeThatIsNotThere checks that Start fails if the folder of the volume does not exist, and
+// TestMissingVolume checks that Start fails if the folder of the volume does not exist, and
 // leaves no files.
-func TestAVolumeThatIsNotThere(t *testing.T) {
+func TestMissingVolume(t *testing.T) {
 	d, spec := driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t))
 	spec.Storage = &machine.Storage{Tree: &machine.TreeStorage{Folder: filepath.Join(t.TempDir(), "missing")}}
 	m, err := d.Start(t.Context(), spec)

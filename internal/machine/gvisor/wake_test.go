@@ -65,10 +65,10 @@ func written(t *testing.T, folder string) map[string]string {
 	return sums
 }
 
-// TestNothingIsWrittenBeforeItIsWoken checks that the processes of a saved machine do not change
+// TestNothingIsWrittenBeforeThaw checks that the processes of a saved machine do not change
 // the volume before Thaw, even if the machine is saved again. Signals that arrive before Thaw must
 // take effect after Thaw. Commands that the agent starts before Thaw must run.
-func TestNothingIsWrittenBeforeItIsWoken(t *testing.T) {
+func TestNothingIsWrittenBeforeThaw(t *testing.T) {
 	d, root, folder := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t), t.TempDir()
 	spec := func() machine.Spec {
 		s := specOf(t, root)

@@ -242,10 +242,10 @@ func forge(t *testing.T, dir string) {
 	}
 }
 
-// TestBrokenKVMIsFoundOut calls Prove in a process with its own mount namespace. There /dev/kvm is
+// TestBrokenKVMIsDetected calls Prove in a process with its own mount namespace. There /dev/kvm is
 // a device that only a group can use. Prove must boot a kernel and store the verdict. If KVM works
 // on this host, the verdict is positive.
-func TestBrokenKVMIsFoundOut(t *testing.T) {
+func TestBrokenKVMIsDetected(t *testing.T) {
 	if os.Getenv(verdictHelper) != "" {
 		proveTwice(t)
 		return
@@ -258,7 +258,7 @@ func TestBrokenKVMIsFoundOut(t *testing.T) {
 	machinetest.Debian(t)
 	// The device is on a new file system, because the usual one might forbid devices.
 	script := `mount --make-rprivate / && mount -t tmpfs -o dev tmpfs "$1" && mknod -m 660 "$1/kvm" c 10 232 && { (: <>"$1/kvm") || exit 77; } &&
-chgrp 60666 "$1/kvm" && mount --bind "$1/kvm" /dev/kvm && exec "$2" -test.run '^TestBrokenKVMIsFoundOut$' -test.v`
+chgrp 60666 "$1/kvm" && mount --bind "$1/kvm" /dev/kvm && exec "$2" -test.run '^TestBrokenKVMIsDetected$' -test.v`
 	helper := exec.Command("unshare", "-m", "sh", "-c", script, "sh", t.TempDir(), os.Args[0])
 	helper.Env = append(os.Environ(), verdictHelper+"="+d.Cache)
 	out, err := helper.CombinedOutput()

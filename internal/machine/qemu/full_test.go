@@ -17,9 +17,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// TestFullDiskWhileATemplateIsMade checks that Start gives the reason if the disk is full, and
+// TestFullDiskDuringTemplate checks that Start gives the reason if the disk is full, and
 // leaves no files. With enough space Start must succeed.
-func TestFullDiskWhileATemplateIsMade(t *testing.T) {
+func TestFullDiskDuringTemplate(t *testing.T) {
 	t.Parallel()
 	d := privateDirs(t)
 	if err := os.MkdirAll(d.Templates(), 0o700); err != nil {

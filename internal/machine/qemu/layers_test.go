@@ -197,9 +197,9 @@ func TestLayers(t *testing.T) {
 	k.end()
 }
 
-// TestWhatAKilledMachineLeaves kills machines while they write. It checks that flushed data
+// TestKilledMachineKeepsFlushedData kills machines while they write. It checks that flushed data
 // survives and that the next machine can use the disks at once.
-func TestWhatAKilledMachineLeaves(t *testing.T) {
+func TestKilledMachineKeepsFlushedData(t *testing.T) {
 	t.Parallel()
 	k := newDisks(t)
 	for i := range 3 {
@@ -219,8 +219,8 @@ func TestWhatAKilledMachineLeaves(t *testing.T) {
 	}
 }
 
-// TestMergedIsKept kills a machine after a merge. It checks that flushed data survives.
-func TestMergedIsKept(t *testing.T) {
+// TestMergedDataSurvivesKill kills a machine after a merge. It checks that flushed data survives.
+func TestMergedDataSurvivesKill(t *testing.T) {
 	t.Parallel()
 	k := newDisks(t)
 	k.start()

@@ -40,7 +40,7 @@ func fakeQEMU(t *testing.T, answer func(name string, id int) string) net.Conn {
 
 func itoa(i int) string { b, _ := json.Marshal(i); return string(b) }
 
-func TestMonitorRunsCommandsAndSeesEvents(t *testing.T) {
+func TestMonitorCommandsAndEvents(t *testing.T) {
 	var events []string
 	m := newMonitor(fakeQEMU(t, func(name string, id int) string {
 		if name == "stop" {
@@ -86,7 +86,7 @@ func TestMonitorErrors(t *testing.T) {
 	}
 }
 
-func TestMonitorBoundsWhatItReads(t *testing.T) {
+func TestMonitorBoundsInput(t *testing.T) {
 	near, far := net.Pipe()
 	m := newMonitor(near, nil)
 	defer m.close()

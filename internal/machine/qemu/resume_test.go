@@ -10,10 +10,10 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// TestMemoryIsReadOnlyWhereItChanged checks that check reads the memory only after a write to its
+// TestChangedMemoryIsReread checks that check reads the memory only after a write to its
 // file, not after a change of its hard links. The digest in the record is wrong, so check fails if
 // it reads the memory.
-func TestMemoryIsReadOnlyWhereItChanged(t *testing.T) {
+func TestChangedMemoryIsReread(t *testing.T) {
 	dir := t.TempDir()
 	ram := filepath.Join(dir, templateRAM)
 	if err := os.WriteFile(ram, []byte("memory"), 0o600); err != nil {

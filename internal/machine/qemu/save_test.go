@@ -94,9 +94,9 @@ func TestForkWithDisks(t *testing.T) {
 	check("a-later-fork", fork(k.driver, dir))
 }
 
-// TestNothingComesWhileItStandsStill sends data to a paused machine before and between saves. QEMU
+// TestStoppedMachineReceivesNothing sends data to a paused machine before and between saves. QEMU
 // must not write this data to the memory, so all saves must contain the same memory.
-func TestNothingComesWhileItStandsStill(t *testing.T) {
+func TestStoppedMachineReceivesNothing(t *testing.T) {
 	d, root := driverIn(t, machine.TCG, machinetest.SharedDirs(t)), machinetest.Debian(t)
 	s := startSmall(t, d, root)
 	s.works(t)
@@ -194,10 +194,10 @@ end
 (setsid python3 /run/churn.py >/run/churn.log 2>&1 &)
 until [ -s /run/rounds ]; do sleep 0.1; done`
 
-// TestFreeMemoryTakesNoRoom checks that saved files contain neither free memory nor zero pages, but
+// TestFreeMemoryIsOmitted checks that saved files contain neither free memory nor zero pages, but
 // all other pages. Meanwhile a program allocates and frees memory. The second round saves a resumed
 // machine.
-func TestFreeMemoryTakesNoRoom(t *testing.T) {
+func TestFreeMemoryIsOmitted(t *testing.T) {
 	d, root := driverIn(t, machine.TCG, machinetest.SharedDirs(t)), machinetest.Debian(t)
 	s := startSmall(t, d, root)
 	s.shell(t, "head -c 10000000 /dev/urandom >/run/kept; sha256sum /run/kept >/run/sum; "+churn)
@@ -216,8 +216,8 @@ func TestFreeMemoryTakesNoRoom(t *testing.T) {
 	}
 }
 
-// TestSaveOfAMachineThatDies kills QEMU while the machine is being saved.
-func TestSaveOfAMachineThatDies(t *testing.T) {
+// TestMachineDiesDuringSave kills QEMU while the machine is being saved.
+func TestMachineDiesDuringSave(t *testing.T) {
 	d, root := driverIn(t, machine.TCG, machinetest.SharedDirs(t)), machinetest.Debian(t)
 	machinetest.KilledWhileSaved(t, savedMemory, func() machine.Machine {
 		s := startSmall(t, d, root)

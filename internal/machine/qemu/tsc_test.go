@@ -20,7 +20,7 @@ func TestMeasureTSC(t *testing.T) {
 	}
 }
 
-func TestOnlyAnEmulatedKernelIsToldTheFrequency(t *testing.T) {
+func TestFrequencyOnlyForEmulation(t *testing.T) {
 	if line := kernelLine(machine.TCG, 2_500_000, false); !strings.Contains(line, "tsc_early_khz=2500000") {
 		t.Errorf("emulated: %q", line)
 	}

@@ -66,9 +66,9 @@ func TestBuildOnceThenOpen(t *testing.T) {
 	}
 }
 
-// TestNamesAreNoDamage makes and removes a hard link to a template's file. It checks that Open does
-// not read the file again.
-func TestNamesAreNoDamage(t *testing.T) {
+// TestHardLinksAreNoDamage makes and removes a hard link to a template's file. It checks that Open
+// does not read the file again.
+func TestHardLinksAreNoDamage(t *testing.T) {
 	s, key := Store{t.TempDir()}, Key{Root: "a"}
 	got := build(t, s, key)
 	if digest, err := got.Digest("ram"); err != nil || digest == "" {
@@ -111,7 +111,7 @@ func TestNamesAreNoDamage(t *testing.T) {
 	}
 }
 
-func TestRacingBuildersShareOne(t *testing.T) {
+func TestConcurrentBuildersShareOne(t *testing.T) {
 	s := Store{t.TempDir()}
 	var built, waited atomic.Int32
 	var all sync.WaitGroup
@@ -135,7 +135,7 @@ func TestRacingBuildersShareOne(t *testing.T) {
 	}
 }
 
-func TestAFailedBuildLeavesNothing(t *testing.T) {
+func TestFailedBuildLeavesNothing(t *testing.T) {
 	s := Store{t.TempDir()}
 	cause := errors.New("no room")
 	if _, err := s.Build(context.Background(), Key{}, nil, func(_ context.Context, dir string) error {
@@ -149,7 +149,7 @@ func TestAFailedBuildLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestDamageIsFoundAndMended(t *testing.T) {
+func TestDamageIsRepaired(t *testing.T) {
 	damages := map[string]func(dir string) error{
 		"flipped bit": func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, "ram"), []byte("Content of ram"), 0o644)
@@ -182,7 +182,7 @@ func TestDamageIsFoundAndMended(t *testing.T) {
 	}
 }
 
-func TestSameContentWithAnotherStampIsKept(t *testing.T) {
+func TestSameContentWithNewStampIsKept(t *testing.T) {
 	s := Store{t.TempDir()}
 	key := Key{Root: "a"}
 	dir := build(t, s, key).Dir
@@ -225,7 +225,7 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-func TestPruneBesideAnother(t *testing.T) {
+func TestConcurrentPrune(t *testing.T) {
 	s := Store{t.TempDir()}
 	build(t, s, Key{Root: "unwanted"}).Close()
 	removed, err := s.Prune(func(Info) bool {

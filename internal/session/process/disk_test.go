@@ -99,9 +99,9 @@ func isNumbers(text string) bool {
 	return text == want.String()
 }
 
-// TestLogsThatFail checks that a session with a broken log folder continues, keeps its output, and
-// reports the error once.
-func TestLogsThatFail(t *testing.T) {
+// TestBrokenLogFolder checks that a session with a broken log folder continues, keeps its output,
+// and reports the error once.
+func TestBrokenLogFolder(t *testing.T) {
 	if !mounts(t) {
 		return
 	}
@@ -174,9 +174,9 @@ func TestLogsThatFail(t *testing.T) {
 	}
 }
 
-// TestTheDiskGetsFull checks that a running session continues on a full disk and records its end. A
+// TestDiskBecomesFull checks that a running session continues on a full disk and records its end. A
 // new session must fail and leave no files and no processes.
-func TestTheDiskGetsFull(t *testing.T) {
+func TestDiskBecomesFull(t *testing.T) {
 	if !mounts(t) {
 		return
 	}
@@ -234,9 +234,9 @@ func nothingOf(t *testing.T, m *session.Manager, s session.Spec) {
 	t.Errorf("left %v", left)
 }
 
-// TestSpawnsWithLittleRoom starts sessions on an almost full disk, each with 4 KiB more free space,
-// until one succeeds. Each failed start must leave no files and no processes.
-func TestSpawnsWithLittleRoom(t *testing.T) {
+// TestSpawnsWithLittleSpace starts sessions on an almost full disk, each with 4 KiB more free
+// space, until one succeeds. Each failed start must leave no files and no processes.
+func TestSpawnsWithLittleSpace(t *testing.T) {
 	if !mounts(t) {
 		return
 	}
@@ -271,9 +271,9 @@ func TestSpawnsWithLittleRoom(t *testing.T) {
 	}
 }
 
-// TestStateIsReadOnly checks that calls on a read-only file system return clear errors. It also
+// TestReadOnlyState checks that calls on a read-only file system return clear errors. It also
 // checks that the session continues when the file system is writable again.
-func TestStateIsReadOnly(t *testing.T) {
+func TestReadOnlyState(t *testing.T) {
 	if !mounts(t) {
 		return
 	}

@@ -130,7 +130,7 @@ func until(t *testing.T, info session.Info, text string) {
 	}
 }
 
-func TestASession(t *testing.T) {
+func TestSession(t *testing.T) {
 	m := manager(t)
 	s := spec(`stty size; read -r x; echo "got $x"; exit 7`)
 	s.Env = map[string]string{"X": "1"}

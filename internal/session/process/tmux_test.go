@@ -71,7 +71,7 @@ func inTmux(command string) session.Spec {
 	return s
 }
 
-func TestASessionInTmux(t *testing.T) {
+func TestSessionInTmux(t *testing.T) {
 	m := tmuxManager(t)
 	s := inTmux(`stty size; echo "$X|$TERM|$TMUX|$PWD|%#"; read -r x; echo "got $x"; exit 7`)
 	s.Env, s.Cwd, s.Cols, s.Rows = map[string]string{"X": "a b'\"\n#{pid}"}, "/usr", 91, 33
@@ -174,9 +174,9 @@ func TestMuchOutputInTmux(t *testing.T) {
 	}
 }
 
-// TestAWorkspaceOfTmux checks that sessions in a shared tmux session have separate panes and sizes,
+// TestTmuxWorkspace checks that sessions in a shared tmux session have separate panes and sizes,
 // and end independently.
-func TestAWorkspaceOfTmux(t *testing.T) {
+func TestTmuxWorkspace(t *testing.T) {
 	m := tmuxManager(t)
 	var infos []session.Info
 	for _, name := range []string{"a", "b", "c"} {
@@ -373,8 +373,8 @@ func TestEndsWhileOrphaned(t *testing.T) {
 	}
 }
 
-// TestARelayIsKilled kills the log writer, and checks that the log continues after a notice.
-func TestARelayIsKilled(t *testing.T) {
+// TestLogWriterIsKilled kills the log writer, and checks that the log continues after a notice.
+func TestLogWriterIsKilled(t *testing.T) {
 	m := tmuxManager(t)
 	info := spawn(t, m, inTmux(`while :; do echo tick; sleep 0.05; done`))
 	until(t, info, "tick")

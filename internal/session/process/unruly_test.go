@@ -16,9 +16,9 @@ import (
 
 var bothBackends = []session.Backend{session.Subprocess, session.Tmux}
 
-// TestNothingIsLeft closes sessions whose programs try to survive, and checks that no process is
-// left.
-func TestNothingIsLeft(t *testing.T) {
+// TestUnrulyProgramsAreKilled closes sessions whose programs try to survive, and checks that no
+// process is left.
+func TestUnrulyProgramsAreKilled(t *testing.T) {
 	for name, command := range map[string]string{
 		"ignores":    `trap '' HUP TERM INT; echo ready; while :; do sleep 0.1; done`,
 		"daemonises": `(setsid sh -c '(trap "" HUP TERM; echo ready; while :; do sleep 0.1; done) &' &) ; sleep 1000`,
@@ -76,9 +76,9 @@ func endsWhole(t *testing.T, backend session.Backend, command string) {
 	}
 }
 
-// TestPrintsForEver checks a session with endless output. The session must keep to its disk limit,
+// TestEndlessOutput checks a session with endless output. The session must keep to its disk limit,
 // answer requests, and end when it is closed.
-func TestPrintsForEver(t *testing.T) {
+func TestEndlessOutput(t *testing.T) {
 	for _, backend := range bothBackends {
 		m := tmuxManager(t)
 		s := inTmux(`trap '' HUP TERM; while :; do yes "$(seq 100)"; done`)
@@ -151,9 +151,9 @@ func TestCwdIsDeleted(t *testing.T) {
 	}
 }
 
-// TestEndedIsWhole checks that the logs are complete as soon as the state says that the session
-// ended.
-func TestEndedIsWhole(t *testing.T) {
+// TestEndedLogsAreComplete checks that the logs are complete as soon as the state says that the
+// session ended.
+func TestEndedLogsAreComplete(t *testing.T) {
 	m := manager(t)
 	for range 10 {
 		s := spec("true")

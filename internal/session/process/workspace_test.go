@@ -95,9 +95,9 @@ func startFake(t *testing.T, f *fakeShell) child {
 	return c
 }
 
-// TestInputResumesAWorkspace types into a paused workspace. Its program does not read the input at
+// TestInputResumesWorkspace types into a paused workspace. Its program does not read the input at
 // first.
-func TestInputResumesAWorkspace(t *testing.T) {
+func TestInputResumesWorkspace(t *testing.T) {
 	f := &fakeShell{paused: true, refuse: 3}
 	c := startFake(t, f)
 	if n, err := c.Write([]byte("typed x")); n != 7 || err != nil {
@@ -114,9 +114,9 @@ func TestInputResumesAWorkspace(t *testing.T) {
 	}
 }
 
-// TestKillInAWorkspace kills a program that ignores signals. In a second case the workspace can't
+// TestKillInWorkspace kills a program that ignores signals. In a second case the workspace can't
 // be resumed.
-func TestKillInAWorkspace(t *testing.T) {
+func TestKillInWorkspace(t *testing.T) {
 	for _, broken := range []bool{false, true} {
 		f := &fakeShell{paused: true, broken: broken}
 		c := startFake(t, f)

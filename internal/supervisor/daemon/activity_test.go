@@ -42,7 +42,7 @@ func over(a *activity) bool {
 	}
 }
 
-func TestTimeIsOverWhenNothingWasDoneForSoLong(t *testing.T) {
+func TestTimeToLiveNeedsInactivity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &notes{began: time.Now()}
 		a := newActivity(time.Minute, 0, n.note)
@@ -81,7 +81,7 @@ func TestTimeIsOverWhenNothingWasDoneForSoLong(t *testing.T) {
 	})
 }
 
-func TestWithoutATimeToLiveItNeverEnds(t *testing.T) {
+func TestNoTimeToLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newActivity(0, 0, (&notes{}).note)
 		defer a.close()
@@ -93,7 +93,7 @@ func TestWithoutATimeToLiveItNeverEnds(t *testing.T) {
 	})
 }
 
-func TestActivityIsNotedSoonAndSeldom(t *testing.T) {
+func TestActivityIsRecordedRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &notes{began: time.Now()}
 		a := newActivity(time.Minute, 0, n.note)
@@ -134,9 +134,9 @@ func TestActivityIsNotedSoonAndSeldom(t *testing.T) {
 	})
 }
 
-// TestIdleMachinesWriteNoNotes checks that no timer runs without activity. It also checks that many
+// TestIdleMachinesWriteNothing checks that no timer runs without activity. It also checks that many
 // short operations do not delay the records.
-func TestIdleMachinesWriteNoNotes(t *testing.T) {
+func TestIdleMachinesWriteNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &notes{began: time.Now()}
 		a := newActivity(0, 0, n.note)

@@ -19,7 +19,7 @@ func TestBackground(t *testing.T) {
 	h, c := live(t)
 	t.Run("group", func(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, *home, *remote.Client){
-			"two outputs": testBackgroundOutputs, "input": testBackgroundInput, "tags": testTags, "killing": testKilling, "what is taken": testAcked, "bytes": testRawReads,
+			"two outputs": testBackgroundOutputs, "input": testBackgroundInput, "tags": testTags, "killing": testKilling, "acknowledged": testAcked, "bytes": testRawReads,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

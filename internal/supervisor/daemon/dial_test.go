@@ -182,8 +182,8 @@ func TestDialHalfClosed(t *testing.T) {
 	})
 }
 
-// TestDialEndsWithTheMachine checks that an open connection ends when the machine is stopped.
-func TestDialEndsWithTheMachine(t *testing.T) {
+// TestDialEndsWithMachine checks that an open connection ends when the machine is stopped.
+func TestDialEndsWithMachine(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)
 	conn, err := remote.DialPort(context.Background(), h.folder, listen(t, "127.0.0.1:0", func(c net.Conn) { io.Copy(io.Discard, c) }))

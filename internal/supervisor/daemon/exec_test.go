@@ -30,7 +30,7 @@ func TestCommands(t *testing.T) {
 	t.Run("group", func(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, *home, *remote.Client){
 			"ends": testEnds, "input": testInput, "a terminal": testTerminal, "cancelling": testCancelling, "failing streams": testFailingStreams,
-			"many at once": testManyAtOnce, "a slow reader": testSlowReader, "much output": testMuchOutput, "refusals": testRefusals, "signals": testSignals,
+			"many at once": testManyAtOnce, "a slow reader": testSlowReader, "much output": testMuchOutput, "errors": testRefusals, "signals": testSignals,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -379,9 +379,9 @@ func testRefusals(t *testing.T, _ *home, c *remote.Client) {
 	}
 }
 
-// TestHeardOnlyWhenRecorded checks that the caller of a command hears nothing before the start is
-// in the history, although the command runs.
-func TestHeardOnlyWhenRecorded(t *testing.T) {
+// TestStartIsReportedAfterRecord checks that the caller of a command hears nothing before the start
+// is in the history, although the command runs.
+func TestStartIsReportedAfterRecord(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)
 	db, err := sqlite.Open(h.store.Path(), sqlite.Immediate)

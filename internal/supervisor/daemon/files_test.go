@@ -28,13 +28,13 @@ func TestFiles(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)
 	for name, test := range map[string]func(*testing.T, *home, *remote.Client){
-		"to and fro": testToAndFro, "refusals": testFileRefusals, "renames": testRenames, "trees": testTrees, "callers' own errors": testOwnErrors, "at once": testFilesAtOnce,
+		"transfers": testTransfers, "errors": testFileRefusals, "renames": testRenames, "trees": testTrees, "callers' own errors": testOwnErrors, "at once": testFilesAtOnce,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, h, c) })
 	}
 }
 
-func testToAndFro(t *testing.T, h *home, c *remote.Client) {
+func testTransfers(t *testing.T, h *home, c *remote.Client) {
 	large := strings.Repeat("0123456789abcdef", 1<<17)
 	check(t, c.WriteFile(t.Context(), "a/b/large", 0o640, int64(len(large)), strings.NewReader(large)))
 	if info, err := os.Stat(filepath.Join(h.files(), "a/b/large")); err != nil || info.Mode() != 0o640 || info.Size() != int64(len(large)) {
@@ -245,9 +245,9 @@ func (s *spoiler) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestWhoDoesNotReadDelaysNobody checks that unread calls do not delay other callers. It starts
+// TestUnreadCallsDelayNobody checks that unread calls do not delay other callers. It starts
 // many reads and a command without receiving their content, and runs another command meanwhile.
-func TestWhoDoesNotReadDelaysNobody(t *testing.T) {
+func TestUnreadCallsDelayNobody(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)
 	f, err := os.Create(filepath.Join(h.files(), "large"))
@@ -293,9 +293,9 @@ func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 var errTook = errors.New("it takes no more")
 
-// TestErrorsBeforeAndAfterTheContentBegan checks the errors that a client gets if the server fails
+// TestErrorsBeforeAndAfterContent checks the errors that a client gets if the server fails
 // at different moments. It also checks an older server that speaks only HTTP/2.
-func TestErrorsBeforeAndAfterTheContentBegan(t *testing.T) {
+func TestErrorsBeforeAndAfterContent(t *testing.T) {
 	t.Parallel()
 	var older http.Protocols
 	older.SetUnencryptedHTTP2(true)
@@ -421,9 +421,9 @@ func testFilesAtOnce(t *testing.T, h *home, c *remote.Client) {
 	}
 }
 
-// TestAMachineThatDiesWhileAFileIsRead checks that the reader gets an error instead of an
+// TestMachineDiesDuringRead checks that the reader gets an error instead of an
 // incomplete file.
-func TestAMachineThatDiesWhileAFileIsRead(t *testing.T) {
+func TestMachineDiesDuringRead(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)
 	path := filepath.Join(h.files(), "large")

@@ -23,8 +23,8 @@ func TestFollowing(t *testing.T) {
 	h, c := live(t)
 	t.Run("group", func(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, *home, *remote.Client){
-			"as it comes": testFollowAsItComes, "lines": testFollowLines, "a slow reader": testFollowSlowly, "again": testFollowOneRun,
-			"until it is left": testFollowIsLeft, "what does not run": testFollowNothing,
+			"live": testFollowLive, "lines": testFollowLines, "a slow reader": testFollowSlowly, "one run": testFollowOneRun,
+			"client leaves": testFollowClientLeaves, "not running": testFollowNotRunning,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -97,7 +97,7 @@ func touch(t *testing.T, h *home, name string) {
 	check(t, os.WriteFile(filepath.Join(h.files(), name), nil, 0o644))
 }
 
-func testFollowAsItComes(t *testing.T, h *home, c *remote.Client) {
+func testFollowLive(t *testing.T, h *home, c *remote.Client) {
 	check(t, begin(c, t.Context(), "comes", sh(`echo one; echo bad >&2; while ! test -e go; do sleep 0.01; done; echo two; while ! test -e end; do sleep 0.01; done; exit 3`), nil))
 	f := follow(t.Context(), c, "comes", 0)
 	eventually(t, "the first line arrives", func() bool { return f.out.String() == "one\n" && f.errs.String() == "bad\n" })
@@ -177,19 +177,19 @@ func testFollowSlowly(t *testing.T, h *home, c *remote.Client) {
 // testFollowOneRun checks that a follower sees only one run of a service, even if the service is
 // started again.
 func testFollowOneRun(t *testing.T, h *home, c *remote.Client) {
-	check(t, begin(c, t.Context(), "again", sh(`echo first; sleep 1000`), nil))
-	f := follow(t.Context(), c, "again", 0)
+	check(t, begin(c, t.Context(), "one run", sh(`echo first; sleep 1000`), nil))
+	f := follow(t.Context(), c, "one run", 0)
 	eventually(t, "it is followed", func() bool { return f.out.String() == "first\n" })
-	check(t, c.StopService(t.Context(), "again"))
-	check(t, begin(c, t.Context(), "again", sh(`echo second; sleep 1000`), nil))
+	check(t, c.StopService(t.Context(), "one run"))
+	check(t, begin(c, t.Context(), "one run", sh(`echo second; sleep 1000`), nil))
 	f.wait(t)
 	if f.err != nil || f.out.String() != "first\n" || !f.end.Result.Stopped {
 		t.Errorf("%q, %+v, %v", f.out.String(), f.end, f.err)
 	}
-	check(t, c.StopService(t.Context(), "again"))
+	check(t, c.StopService(t.Context(), "one run"))
 }
 
-func testFollowIsLeft(t *testing.T, h *home, c *remote.Client) {
+func testFollowClientLeaves(t *testing.T, h *home, c *remote.Client) {
 	check(t, begin(c, t.Context(), "left", sh(`echo here; sleep 1000`), nil))
 	enough := errors.New("enough")
 	ctx, leave := context.WithCancelCause(t.Context())
@@ -206,7 +206,7 @@ func testFollowIsLeft(t *testing.T, h *home, c *remote.Client) {
 	check(t, c.StopService(t.Context(), "left"))
 }
 
-func testFollowNothing(t *testing.T, h *home, c *remote.Client) {
+func testFollowNotRunning(t *testing.T, h *home, c *remote.Client) {
 	check(t, begin(c, t.Context(), "over", sh(`echo over`), nil))
 	h.awaitEnd(t, "over")
 	eventually(t, "the end is reported", func() bool {

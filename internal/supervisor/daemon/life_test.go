@@ -26,7 +26,7 @@ import (
 // otherUserEnv is set if a test runs itself again as an unprivileged user.
 const otherUserEnv = "PYRO_DAEMON_TEST_OTHER"
 
-func TestASecondSupervisorIsRefused(t *testing.T) {
+func TestSecondSupervisorIsRefused(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)
 	if s, err := remote.Start(t.Context(), os.Args[0], h.config, nil); fault.KindOf(err) != fault.Precondition || s != nil {
@@ -86,7 +86,7 @@ func beStarter(path string) {
 	select {}
 }
 
-func TestAStarterThatDiesTakesItAlongUnlessItWasReleased(t *testing.T) {
+func TestSupervisorDiesWithStarterUntilRelease(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"held", "released"} {
 		t.Run(name, func(t *testing.T) {
@@ -122,9 +122,9 @@ func TestAStarterThatDiesTakesItAlongUnlessItWasReleased(t *testing.T) {
 	}
 }
 
-// TestNothingIsDoneBeforeTheStarterLetsGo checks that operations wait until the starter
+// TestOperationsWaitForRelease checks that operations wait until the starter
 // acknowledges the start. Until then the supervisor can still end with its starter.
-func TestNothingIsDoneBeforeTheStarterLetsGo(t *testing.T) {
+func TestOperationsWaitForRelease(t *testing.T) {
 	t.Parallel()
 	h := furnish(t, nil)
 	s := h.begin(t)
@@ -143,9 +143,9 @@ func TestNothingIsDoneBeforeTheStarterLetsGo(t *testing.T) {
 	check(t, errors.Join(<-done, <-done))
 }
 
-// TestAbandoningIsQuickAndLeavesNothing checks that an abandoned supervisor ends quickly and
+// TestAbandonIsQuickAndLeavesNothing checks that an abandoned supervisor ends quickly and
 // without remains. The test holds the lifecycle lock, as a starter does.
-func TestAbandoningIsQuickAndLeavesNothing(t *testing.T) {
+func TestAbandonIsQuickAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	h := furnish(t, nil)
 	lock, err := flock.Take(t.Context(), filepath.Join(string(h.folder), remote.LifecycleLock), flock.Exclusive, nil)
@@ -170,7 +170,7 @@ func TestAbandoningIsQuickAndLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestAStartThatIsCancelledLeavesNothing(t *testing.T) {
+func TestCancelledStartLeavesNothing(t *testing.T) {
 	t.Parallel()
 	h := furnish(t, nil)
 	for after := time.Duration(0); after < 60*time.Millisecond; after += 15 * time.Millisecond {
@@ -188,7 +188,7 @@ func TestAStartThatIsCancelledLeavesNothing(t *testing.T) {
 	h.live(t)
 }
 
-func TestAStartThatFailsTellsWhy(t *testing.T) {
+func TestFailedStartReportsReason(t *testing.T) {
 	t.Parallel()
 	h := furnish(t, func(w *store.Workspace) { w.Spec.Isolation = "kvm" })
 	s, err := remote.Start(t.Context(), os.Args[0], h.config, nil)
@@ -205,7 +205,7 @@ func TestAStartThatFailsTellsWhy(t *testing.T) {
 	}
 }
 
-func TestStopEndsCommandsThatRun(t *testing.T) {
+func TestStopEndsRunningCommands(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)
 	var done []<-chan error
@@ -249,7 +249,7 @@ func endedEarly(row store.Command) bool {
 	return !row.EndedAt.IsZero() && (row.Result.Broken != "" || row.Result.Signal == int(syscall.SIGKILL) && row.Result.Code == 137)
 }
 
-func TestManyStopAtOnce(t *testing.T) {
+func TestConcurrentStops(t *testing.T) {
 	t.Parallel()
 	h, _ := live(t)
 	done := make(chan error)
@@ -271,7 +271,7 @@ func TestManyStopAtOnce(t *testing.T) {
 	h.ended(t)
 }
 
-func TestAClientThatSaysNothingKeepsNobodyFromStopping(t *testing.T) {
+func TestSilentClientDoesNotBlockStop(t *testing.T) {
 	t.Parallel()
 	h, _ := live(t) // the client of live never sends anything
 	c, err := remote.Dial(t.Context(), h.folder)
@@ -284,7 +284,7 @@ func TestAClientThatSaysNothingKeepsNobodyFromStopping(t *testing.T) {
 	}
 }
 
-func TestASupervisorThatIsKilledTakesEverythingAlong(t *testing.T) {
+func TestKilledSupervisorLeavesNothing(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)
 	m := mark()
@@ -313,7 +313,7 @@ func TestASupervisorThatIsKilledTakesEverythingAlong(t *testing.T) {
 	}
 }
 
-func TestAMachineThatDiesIsTold(t *testing.T) {
+func TestMachineDeathIsReported(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)
 	m := mark()
@@ -338,7 +338,7 @@ func TestAMachineThatDiesIsTold(t *testing.T) {
 	}
 }
 
-func TestATerminatedSupervisorLosesNothing(t *testing.T) {
+func TestTerminatedSupervisorLosesNothing(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)
 	m := mark()
@@ -381,7 +381,7 @@ func TestTimeToLive(t *testing.T) {
 	}
 }
 
-func TestAMachineWhoseTimeIsOverIsDeleted(t *testing.T) {
+func TestExpiredMachineIsDeleted(t *testing.T) {
 	t.Parallel()
 	h := furnish(t, func(w *store.Workspace) { w.Kind, w.Spec.TTLSeconds = store.KindVM, 1 })
 	c := h.live(t)
@@ -400,12 +400,12 @@ func TestAMachineWhoseTimeIsOverIsDeleted(t *testing.T) {
 	})
 }
 
-// TestAnOrdinaryUsersMachineIsDeleted runs the previous test as a user who is not root. Only such a
-// user can lose access to folders.
-func TestAnOrdinaryUsersMachineIsDeleted(t *testing.T) {
+// TestExpiredMachineOfOrdinaryUserIsDeleted runs the previous test as a user who is not root. Only
+// such a user can lose access to folders.
+func TestExpiredMachineOfOrdinaryUserIsDeleted(t *testing.T) {
 	t.Parallel()
 	testenv.NeedsRoot(t, "become an ordinary user")
-	asNobody(t, "^TestAMachineWhoseTimeIsOverIsDeleted$")
+	asNobody(t, "^TestExpiredMachineIsDeleted$")
 }
 
 // asNobody runs a test again as an unprivileged user who owns no files.
@@ -431,7 +431,7 @@ func asNobody(t *testing.T, test string) {
 	}
 }
 
-func TestSocketsInFoldersWithLongPaths(t *testing.T) {
+func TestSocketsInLongPaths(t *testing.T) {
 	t.Parallel()
 	state := t.TempDir()
 	for len(state) < 300 { // the path of a socket has at most 107 bytes

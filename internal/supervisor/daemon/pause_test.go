@@ -18,9 +18,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/supervisor"
 )
 
-// TestAMachineThatCantBePaused checks that a machine without isolation can't be saved, and that it
+// TestUnpausableMachine checks that a machine without isolation can't be saved, and that it
 // keeps running.
-func TestAMachineThatCantBePaused(t *testing.T) {
+func TestUnpausableMachine(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)
 	text := mark()
@@ -123,9 +123,9 @@ func stuckIn(t *testing.T, in dirs.Dirs) *supervisor.Machine {
 
 var errStuck = errors.New("it does not")
 
-// TestAMachineThatCantContinue checks that a machine ends if it can't be resumed, and that the
+// TestFailedContinueEndsMachine checks that a machine ends if it can't be resumed, and that the
 // outputs of its jobs are released.
-func TestAMachineThatCantContinue(t *testing.T) {
+func TestFailedContinueEndsMachine(t *testing.T) {
 	t.Parallel()
 	m := stuckIn(t, dirs.Dirs{Cache: t.TempDir(), State: t.TempDir()})
 	d := &daemon{machine: m, stopping: make(chan struct{})}
@@ -145,9 +145,9 @@ func TestAMachineThatCantContinue(t *testing.T) {
 	}
 }
 
-// TestAMachineThatDoesNotThawStaysPaused checks that the saved machine is kept if it can't be
+// TestFailedThawKeepsSavedMachine checks that the saved machine is kept if it can't be
 // thawed, so that it can be resumed later.
-func TestAMachineThatDoesNotThawStaysPaused(t *testing.T) {
+func TestFailedThawKeepsSavedMachine(t *testing.T) {
 	t.Parallel()
 	h := furnish(t, nil)
 	saved := h.config.Workspace.Disks

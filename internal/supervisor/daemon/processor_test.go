@@ -80,9 +80,9 @@ type beside struct {
 func (b beside) PID() int    { return b.pids[0] }
 func (b beside) PIDs() []int { return b.pids }
 
-// TestProcessorTimeOfSeveral checks that all processes of a machine are counted. With gVisor, the
-// gofer process is not a child of the sentry process.
-func TestProcessorTimeOfSeveral(t *testing.T) {
+// TestProcessorTimeOfAllProcesses checks that all processes of a machine are counted. With gVisor,
+// the gofer process is not a child of the sentry process.
+func TestProcessorTimeOfAllProcesses(t *testing.T) {
 	var m beside
 	var each time.Duration
 	for range 2 {

@@ -27,10 +27,10 @@ func (r *slowReader) Write(b []byte) (int, error) {
 	return len(b), r.failed
 }
 
-// TestHoldWhileTheReaderBlocks calls hold while the reader blocks, either during a write or while
+// TestHoldWhileReaderBlocks calls hold while the reader blocks, either during a write or while
 // bytes are held back. It checks that the position is after all written bytes, and that the kept
 // output is complete. It also checks that no bytes are forwarded before the release.
-func TestHoldWhileTheReaderBlocks(t *testing.T) {
+func TestHoldWhileReaderBlocks(t *testing.T) {
 	t.Parallel()
 	d := &daemon{secrets: secrets{Redactor: secret.NewRedactor(secret.New("hunter2hunter2"))}}
 	for what, c := range map[string]struct{ text, next string }{

@@ -39,9 +39,9 @@ func (v *service) ran(c program.Command) (program.Exit, error) {
 	return v.runs(c, new(program.Position))
 }
 
-// TestRestartAfterAPause checks that a service that was saved while it waited for a restart is
+// TestRestartAfterPause checks that a service that was saved while it waited for a restart is
 // started again after the resume. Its machine no longer knows the ended program.
-func TestRestartAfterAPause(t *testing.T) {
+func TestRestartAfterPause(t *testing.T) {
 	t.Parallel()
 	v := waiting(t)
 	exit, err := v.ran(sh("exit 0"))
@@ -50,9 +50,9 @@ func TestRestartAfterAPause(t *testing.T) {
 	}
 }
 
-// TestNoRestartDuringASave checks that no program is started while the machine is being saved. It
+// TestNoRestartDuringSave checks that no program is started while the machine is being saved. It
 // also checks that the machine is not saved while a program is being started.
-func TestNoRestartDuringASave(t *testing.T) {
+func TestNoRestartDuringSave(t *testing.T) {
 	t.Parallel()
 	v := waiting(t)
 	release := v.daemon.holdRestarts(t.Context())
@@ -88,8 +88,8 @@ func TestNoRestartDuringASave(t *testing.T) {
 	v.daemon.holdRestarts(t.Context())()
 }
 
-// TestNoRestartAfterAPause checks that a supervisor whose machine was saved starts no program.
-func TestNoRestartAfterAPause(t *testing.T) {
+// TestNoRestartAfterPause checks that a supervisor whose machine was saved starts no program.
+func TestNoRestartAfterPause(t *testing.T) {
 	t.Parallel()
 	v := waiting(t)
 	v.daemon.suspended.Store(true)

@@ -27,9 +27,9 @@ func (h *home) trust(t *testing.T) {
 	h.config.Workspace.Secrets = []store.Secret{{Name: s.Name, Source: string(s.Source), Sealed: key.Seal(h.config.Workspace.ID, s)}}
 }
 
-// TestSecretsAreShownNowhere checks that a secret is redacted when a program prints it, fails with
+// TestSecretsAreRedacted checks that a secret is redacted when a program prints it, fails with
 // it or crashes with it. It also checks the log after a crash of the supervisor.
-func TestSecretsAreShownNowhere(t *testing.T) {
+func TestSecretsAreRedacted(t *testing.T) {
 	t.Parallel()
 	h := furnish(t, nil)
 	h.trust(t)
@@ -86,9 +86,9 @@ func TestSecretsAreShownNowhere(t *testing.T) {
 	}
 }
 
-// TestSecretsOnATerminal checks that a secret is redacted if a program prints it slowly, in
+// TestSecretsOnTerminal checks that a secret is redacted if a program prints it slowly, in
 // colours, or by moving the cursor.
-func TestSecretsOnATerminal(t *testing.T) {
+func TestSecretsOnTerminal(t *testing.T) {
 	t.Parallel()
 	h := furnish(t, nil)
 	h.trust(t)
@@ -114,8 +114,8 @@ func (w writer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestSecretsThatCantBeOpened checks that a machine does not start without its secrets.
-func TestSecretsThatCantBeOpened(t *testing.T) {
+// TestUnopenableSecrets checks that a machine does not start without its secrets.
+func TestUnopenableSecrets(t *testing.T) {
 	t.Parallel()
 	h := furnish(t, nil)
 	h.trust(t)

@@ -26,7 +26,7 @@ func TestServices(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, *home, *remote.Client){
 			"logs": testServiceLogs, "many logs": testServiceLogsAreBounded, "a file": testReadyFile, "a port": testReadyPort, "a port of a child": testReadyPortOfChild, "a stale file": testReadyStaleFile, "ended": testReadyEnded, "a URL": testReadyURL, "a command": testReadyCommand,
 			"not ready": testNotReady, "ends early": testEndsEarly, "ends": testServiceEnds, "stubborn": testStubbornService, "leaves children": testServiceWithChildren,
-			"once": testServiceRunsOnce, "a caller that goes": testServiceCallerGoes, "refusals": testServiceRefusals,
+			"once": testServiceRunsOnce, "client disconnects": testServiceClientDisconnects, "errors": testServiceRefusals,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -178,7 +178,7 @@ func testReadyURL(t *testing.T, h *home, c *remote.Client) {
 // the service writes it.
 func testReadyStaleFile(t *testing.T, _ *home, c *remote.Client) {
 	for i, change := range []string{": >again", "touch again", "echo >new; mv new again", "rm again; : >again"} {
-		name := fmt.Sprint("again", i)
+		name := fmt.Sprint("one run", i)
 		check(t, begin(c, t.Context(), name, sh(`: >again; sleep 1000`), ready(client.Readiness{File: "/workspace/again"})))
 		check(t, c.StopService(t.Context(), name))
 		file := client.Readiness{File: "/workspace/again", Interval: 50 * time.Millisecond}
@@ -284,7 +284,7 @@ func testServiceRunsOnce(t *testing.T, _ *home, c *remote.Client) {
 	}
 }
 
-func testServiceCallerGoes(t *testing.T, h *home, c *remote.Client) {
+func testServiceClientDisconnects(t *testing.T, h *home, c *remote.Client) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(300*time.Millisecond, cancel)
 	if err := begin(c, ctx, "left", sh(`sleep 63.7`), ready(client.Readiness{File: "/no/such/file"})); !errors.Is(err, context.Canceled) {
@@ -314,9 +314,9 @@ func testServiceRefusals(t *testing.T, _ *home, c *remote.Client) {
 	}
 }
 
-// TestServicesEndWithTheirMachine checks that a stop of the machine asks services to end, and that
+// TestServicesEndWithMachine checks that a stop of the machine asks services to end, and that
 // a crash is recorded.
-func TestServicesEndWithTheirMachine(t *testing.T) {
+func TestServicesEndWithMachine(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)
 	check(t, begin(c, t.Context(), "tidy", sh(`trap 'echo tidied up; exit 0' TERM; : >tidy; while :; do sleep 0.1; done`), ready(client.Readiness{File: "/workspace/tidy"})))

@@ -22,8 +22,8 @@ func TestShells(t *testing.T) {
 	h, c := live(t)
 	t.Run("group", func(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, *home, *remote.Client){
-			"go on between reads": testShellContinues, "much output": testShellOutput, "a flood": testShellFlood, "signals": testShellSignals, "ends": testShellEnds,
-			"the alternate screen": testShellScreen, "input that nobody reads": testShellInput, "refusals": testShellRefusals, "size": testShellSize, "waiting": testShellWaiting,
+			"continues between reads": testShellContinues, "much output": testShellOutput, "a flood": testShellFlood, "signals": testShellSignals, "ends": testShellEnds,
+			"the alternate screen": testShellScreen, "unread input": testShellInput, "errors": testShellRefusals, "size": testShellSize, "waiting": testShellWaiting,
 			"a slow prompt": testShellPrompt, "a slow answer": testShellAnswer, "no answer": testShellSilent, "an early signal": testShellEarlySignal,
 		} {
 			t.Run(name, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-func TestTheLockSaysWhetherItRuns(t *testing.T) {
+func TestRunningIsLock(t *testing.T) {
 	f := Folder(t.TempDir())
 	if f.Running() {
 		t.Error("it is running before its start")
@@ -46,9 +46,9 @@ func TestTheLockSaysWhetherItRuns(t *testing.T) {
 	}
 }
 
-// TestLookingWhetherItRunsKeepsNobodyFromStarting checks that supervisors can start while other
+// TestRunningDoesNotBlockStart checks that supervisors can start while other
 // processes constantly call Running, as lists of workspaces do.
-func TestLookingWhetherItRunsKeepsNobodyFromStarting(t *testing.T) {
+func TestRunningDoesNotBlockStart(t *testing.T) {
 	f := Folder(t.TempDir())
 	lock, err := f.Take()
 	check(t, err)
@@ -83,7 +83,7 @@ func TestLookingWhetherItRunsKeepsNobodyFromStarting(t *testing.T) {
 	}
 }
 
-func TestTheLastEnd(t *testing.T) {
+func TestLastEnd(t *testing.T) {
 	f := Folder(t.TempDir())
 	if e := f.LastEnd(); !strings.Contains(e.Reason, "killed") {
 		t.Errorf("%+v", e)
@@ -125,9 +125,9 @@ func TestAwaitingTheEnd(t *testing.T) {
 	check(t, f.AwaitEnd(t.Context()))
 }
 
-// TestAMachineThatHasEndedIsNotAlive checks that Alive returns false while the supervisor of an
+// TestEndedMachineIsNotAlive checks that Alive returns false while the supervisor of an
 // ended machine still cleans up.
-func TestAMachineThatHasEndedIsNotAlive(t *testing.T) {
+func TestEndedMachineIsNotAlive(t *testing.T) {
 	f := Folder(t.TempDir())
 	if f.Alive() {
 		t.Error("it is alive before its start")

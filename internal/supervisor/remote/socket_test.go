@@ -21,7 +21,7 @@ import (
 // strangerEnv is set to a folder if this program must run as beStranger.
 const strangerEnv = "PYRO_REMOTE_TEST_STRANGER"
 
-func TestASocketInAFolderWithALongPath(t *testing.T) {
+func TestSocketInLongPath(t *testing.T) {
 	top := t.TempDir()
 	for len(top) < 2000 {
 		top = filepath.Join(top, strings.Repeat("long", 50))
@@ -30,7 +30,7 @@ func TestASocketInAFolderWithALongPath(t *testing.T) {
 	talk(t, Folder(top))
 }
 
-func TestASocketIsRemovedAndOpenedAgain(t *testing.T) {
+func TestSocketIsReopened(t *testing.T) {
 	f := Folder(t.TempDir())
 	talk(t, f)
 	if entries, _ := os.ReadDir(string(f)); len(entries) != 0 {
@@ -68,7 +68,7 @@ func greet(l net.Listener) {
 	}
 }
 
-func TestWhatIsStoppedIsToldSo(t *testing.T) {
+func TestDialStopped(t *testing.T) {
 	stale := Folder(t.TempDir())
 	l, err := net.Listen("unix", stale.path(socketName)) // the socket's owner was killed
 	check(t, err)
@@ -82,7 +82,7 @@ func TestWhatIsStoppedIsToldSo(t *testing.T) {
 	}
 }
 
-func TestOneThatIsStartingIsWaitedFor(t *testing.T) {
+func TestDialWaitsForStart(t *testing.T) {
 	f := Folder(t.TempDir())
 	lock, err := f.Take()
 	check(t, err)
@@ -115,9 +115,9 @@ func TestOneThatIsStartingIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestClosingGivesTheConnectionBack checks that Close closes the connection of a client, even if
+// TestCloseReleasesConnection checks that Close closes the connection of a client, even if
 // the client was never used.
-func TestClosingGivesTheConnectionBack(t *testing.T) {
+func TestCloseReleasesConnection(t *testing.T) {
 	f := Folder(t.TempDir())
 	l, err := Listen(f)
 	check(t, err)
@@ -140,8 +140,8 @@ func TestClosingGivesTheConnectionBack(t *testing.T) {
 	}
 }
 
-// TestClosingEndsWhatIsGoingOn checks that Close ends a call that is never answered.
-func TestClosingEndsWhatIsGoingOn(t *testing.T) {
+// TestCloseEndsCalls checks that Close ends a call that is never answered.
+func TestCloseEndsCalls(t *testing.T) {
 	f := Folder(t.TempDir())
 	l, err := Listen(f)
 	check(t, err)
@@ -186,9 +186,9 @@ func beStranger(folder string) int {
 	return 0
 }
 
-// TestAnotherUserGetsNoAnswer checks that the socket refuses other users, even if they have access
+// TestOtherUsersAreRefused checks that the socket refuses other users, even if they have access
 // to the folder.
-func TestAnotherUserGetsNoAnswer(t *testing.T) {
+func TestOtherUsersAreRefused(t *testing.T) {
 	testenv.NeedsRoot(t, "become another user")
 	top, err := os.MkdirTemp("", "pyro-stranger-")
 	check(t, err)

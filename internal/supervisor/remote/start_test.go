@@ -83,7 +83,7 @@ func has(o StartConfig, name string) bool {
 	return err == nil
 }
 
-func TestASupervisorIsReleased(t *testing.T) {
+func TestReleaseSupervisor(t *testing.T) {
 	o, reports := startConfig(t, "reports"), 0
 	s, err := Start(t.Context(), os.Args[0], o, func(progress.Event) { reports++ })
 	check(t, err)
@@ -95,9 +95,9 @@ func TestASupervisorIsReleased(t *testing.T) {
 	eventually(t, "no zombie is left", func() bool { return !alive(s.cmd.Process.Pid) })
 }
 
-// TestAPausedMachineResumes checks that Release waits until the machine runs. If the machine can't
+// TestReleaseWaitsForResume checks that Release waits until the machine runs. If the machine can't
 // run, it checks that the supervisor has ended.
-func TestAPausedMachineResumes(t *testing.T) {
+func TestReleaseWaitsForResume(t *testing.T) {
 	for memory, want := range map[string]fault.Kind{"goes on": "", "can't go on": fault.Exhausted, "dies": fault.Unavailable} {
 		o := startConfig(t, "is ready")
 		o.Workspace.Disks.Checkpoint = memory
@@ -117,7 +117,7 @@ func alive(pid int) bool {
 	return err == nil
 }
 
-func TestASupervisorIsAbandoned(t *testing.T) {
+func TestAbandonSupervisor(t *testing.T) {
 	o := startConfig(t, "is ready")
 	s, err := Start(t.Context(), os.Args[0], o, nil)
 	check(t, err)
@@ -127,7 +127,7 @@ func TestASupervisorIsAbandoned(t *testing.T) {
 	}
 }
 
-func TestStartsThatFail(t *testing.T) {
+func TestFailedStarts(t *testing.T) {
 	for name, want := range map[string]struct {
 		kind fault.Kind
 		hint string
@@ -175,7 +175,7 @@ func TestStartsThatFail(t *testing.T) {
 	}
 }
 
-func TestAStartIsCancelled(t *testing.T) {
+func TestCancelledStart(t *testing.T) {
 	o, enough := startConfig(t, "is silent"), errors.New("enough")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, enough)
 	defer cancel()

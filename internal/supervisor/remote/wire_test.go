@@ -11,7 +11,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-func TestErrorsKeepWhatTheyTell(t *testing.T) {
+func TestErrorsRoundTrip(t *testing.T) {
 	long := func(s string) string { return strings.Repeat(s, 16<<10) }
 	for _, text := range []string{"", "plain", "a \"quoted\" <b> & c", "line\nand\r\tline", "\x00\x01\x7f\x80\xff", "ü\u2028\u0085", long("x"), long("<"), long("\x01"), long("ü"), long("\xff")} {
 		err := fault.Wrap(fault.New(fault.Exists, "write", "in", "%s", text).WithHint("mend %s", text), "copy", text)

@@ -129,7 +129,7 @@ func TestMakeV1(t *testing.T) {
 	}
 }
 
-func TestMakeWithLess(t *testing.T) {
+func TestMakeWithFewerControllers(t *testing.T) {
 	for name, c := range map[string]struct {
 		control string
 		limits  Limits
@@ -180,7 +180,7 @@ func TestMakeIsAllOrNothing(t *testing.T) {
 	}
 }
 
-func TestMakeInTreesWithSeveralControllers(t *testing.T) {
+func TestMakeInJointHierarchy(t *testing.T) {
 	r := newTree(t, "2:pids,memory,cpu:/a\n", "31 1 0:3 / @/cg/memory rw - cgroup cgroup rw,cpu,memory,pids\n", v1Files())
 	for _, name := range []string{"pids.max", "cpu.cfs_period_us", "cpu.cfs_quota_us"} {
 		r.put("/cg/memory/a/"+name, "")

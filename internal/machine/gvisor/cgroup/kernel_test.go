@@ -109,7 +109,7 @@ func members(t *testing.T, folder string) []int {
 	return all
 }
 
-func TestKernelHasTheProcessInTheGroup(t *testing.T) {
+func TestKernelListsProcess(t *testing.T) {
 	p := realParent(t)
 	g := makeReal(t, p, Limits{MemoryBytes: 64 << 20, CPUs: 1, Processes: 50})
 	folders := slices.Clone(g.folders)
@@ -202,7 +202,7 @@ func TestKernelClosesUnderForks(t *testing.T) {
 	}
 }
 
-func TestKernelStartsTheProcessInVersion2(t *testing.T) {
+func TestKernelStartsProcessInGroup(t *testing.T) {
 	g := makeReal(t, realV2(t), Limits{})
 	pid, end := inside(t, g, "exec sleep 60")
 	if got := members(t, g.folders[0]); !slices.Equal(got, []int{pid}) {
@@ -214,9 +214,9 @@ func TestKernelStartsTheProcessInVersion2(t *testing.T) {
 	end()
 }
 
-// TestKernelTakesLessAbove checks that Make succeeds if the parent has a lower processor limit. In
-// version 1 the kernel then refuses the group's limit, and the parent's limit applies.
-func TestKernelTakesLessAbove(t *testing.T) {
+// TestKernelAcceptsLowerParentLimit checks that Make succeeds if the parent has a lower processor
+// limit. In version 1 the kernel then refuses the group's limit, and the parent's limit applies.
+func TestKernelAcceptsLowerParentLimit(t *testing.T) {
 	p := realParent(t)
 	if slices.Contains(p.Missing(), cpu) || p.host.processors < 2 {
 		t.Skip("no cpu controller, or one processor")
@@ -287,9 +287,9 @@ func TestKernelSweep(t *testing.T) {
 	}
 }
 
-// TestKernelTellsOfAShortage checks that a version 1 group reports at once when the kernel kills
+// TestKernelReportsShortage checks that a version 1 group reports at once when the kernel kills
 // one of its processes.
-func TestKernelTellsOfAShortage(t *testing.T) {
+func TestKernelReportsShortage(t *testing.T) {
 	g := makeReal(t, realParent(t), Limits{MemoryBytes: 64 << 20})
 	reported, err := g.Shortages()
 	if err != nil {

@@ -165,9 +165,9 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestNothingChangedTakesNoRoom checks that nothing is saved if the memory equals its base. The
+// TestUnchangedMemoryIsOmitted checks that nothing is saved if the memory equals its base. The
 // test first writes the same content to some pages.
-func TestNothingChangedTakesNoRoom(t *testing.T) {
+func TestUnchangedMemoryIsOmitted(t *testing.T) {
 	const size = 8 << 20
 	m := mapOf(t, baseOf(t, size, rand.New(rand.NewSource(1))), size)
 	copy(m.bytes[size/16:], bytes.Clone(m.bytes[size/16:size/2]))
@@ -177,9 +177,9 @@ func TestNothingChangedTakesNoRoom(t *testing.T) {
 	}
 }
 
-// TestFreePagesAreLeftOut checks that free pages are not saved and have the content of the base
+// TestFreePagesAreOmitted checks that free pages are not saved and have the content of the base
 // after Load. All other pages are saved.
-func TestFreePagesAreLeftOut(t *testing.T) {
+func TestFreePagesAreOmitted(t *testing.T) {
 	const size = 16 << 20
 	random := rand.New(rand.NewSource(1))
 	m := mapOf(t, baseOf(t, size, random), size)
@@ -220,9 +220,9 @@ func TestFreePagesAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestPagesThatAreNotThere makes the kernel swap out pages, and checks that these pages are saved
+// TestSwappedPages makes the kernel swap out pages, and checks that these pages are saved
 // too.
-func TestPagesThatAreNotThere(t *testing.T) {
+func TestSwappedPages(t *testing.T) {
 	const size = 4 << 20
 	random := rand.New(rand.NewSource(1))
 	m := mapOf(t, baseOf(t, size, random), size)
@@ -284,8 +284,8 @@ func TestDamageIsNamed(t *testing.T) {
 	}
 }
 
-// TestGivenUp checks that Save and Load fail if the context is cancelled.
-func TestGivenUp(t *testing.T) {
+// TestCancelled checks that Save and Load fail if the context is cancelled.
+func TestCancelled(t *testing.T) {
 	const size = 4 << 20
 	random := rand.New(rand.NewSource(1))
 	m := mapOf(t, baseOf(t, size, random), size)

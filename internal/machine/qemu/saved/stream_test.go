@@ -123,9 +123,9 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// TestHeadsThatDoNotFit checks that ReadHead rejects truncated heads and heads that do not match
+// TestInvalidHeads checks that ReadHead rejects truncated heads and heads that do not match
 // the machine's RAM.
-func TestHeadsThatDoNotFit(t *testing.T) {
+func TestInvalidHeads(t *testing.T) {
 	stream, length := templateOf(someSize)
 	if _, err := ReadHead(bytes.NewReader(stream), 2*someSize); !errors.Is(err, ErrStream) {
 		t.Error("of a machine with more memory:", err)
