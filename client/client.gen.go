@@ -2377,6 +2377,11 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/sandboxes/{id}/summary (the `SandboxesSummary` operationId).
 	SandboxesSummary(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// SandboxesWatch Watch the status and the last use of a sandbox over a WebSocket
+	//
+	// Corresponds with GET /v1/sandboxes/{id}/watch (the `SandboxesWatch` operationId).
+	SandboxesWatch(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// SnapshotsList List the templates of the team and of the hosts
 	//
 	// Corresponds with GET /v1/snapshots (the `SnapshotsList` operationId).
@@ -3923,6 +3928,21 @@ func (c *Client) SandboxesServicesStop(ctx context.Context, id string, name stri
 // Corresponds with GET /v1/sandboxes/{id}/summary (the `SandboxesSummary` operationId).
 func (c *Client) SandboxesSummary(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSandboxesSummaryRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SandboxesWatch Watch the status and the last use of a sandbox over a WebSocket
+//
+// Corresponds with GET /v1/sandboxes/{id}/watch (the `SandboxesWatch` operationId).
+func (c *Client) SandboxesWatch(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSandboxesWatchRequest(c.Server, id)
 	if err != nil {
 		return nil, err
 	}
@@ -7192,6 +7212,40 @@ func NewSandboxesSummaryRequest(server string, id string) (*http.Request, error)
 	return req, nil
 }
 
+// NewSandboxesWatchRequest constructs an http.Request for the SandboxesWatch method
+func NewSandboxesWatchRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/sandboxes/%s/watch", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewSnapshotsListRequest constructs an http.Request for the SnapshotsList method
 func NewSnapshotsListRequest(server string, params *SnapshotsListParams) (*http.Request, error) {
 	var err error
@@ -8570,6 +8624,13 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/sandboxes/{id}/summary (the `SandboxesSummary` operationId).
 	SandboxesSummaryWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*SandboxesSummaryResponse, error)
+
+	// SandboxesWatchWithResponse Watch the status and the last use of a sandbox over a WebSocket
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/sandboxes/{id}/watch (the `SandboxesWatch` operationId).
+	SandboxesWatchWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*SandboxesWatchResponse, error)
 
 	// SnapshotsListWithResponse List the templates of the team and of the hosts
 	//
@@ -11762,6 +11823,47 @@ func (r SandboxesSummaryResponse) ContentType() string {
 	return ""
 }
 
+type SandboxesWatchResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r SandboxesWatchResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r SandboxesWatchResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r SandboxesWatchResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r SandboxesWatchResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r SandboxesWatchResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type SnapshotsListResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -13685,6 +13787,19 @@ func (c *ClientWithResponses) SandboxesSummaryWithResponse(ctx context.Context, 
 		return nil, err
 	}
 	return ParseSandboxesSummaryResponse(rsp)
+}
+
+// SandboxesWatchWithResponse Watch the status and the last use of a sandbox over a WebSocket
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/sandboxes/{id}/watch (the `SandboxesWatch` operationId).
+func (c *ClientWithResponses) SandboxesWatchWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*SandboxesWatchResponse, error) {
+	rsp, err := c.SandboxesWatch(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSandboxesWatchResponse(rsp)
 }
 
 // SnapshotsListWithResponse List the templates of the team and of the hosts
@@ -16120,6 +16235,35 @@ func ParseSandboxesSummaryResponse(rsp *http.Response) (*SandboxesSummaryRespons
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseSandboxesWatchResponse parses an HTTP response from a SandboxesWatchWithResponse call
+func ParseSandboxesWatchResponse(rsp *http.Response) (*SandboxesWatchResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &SandboxesWatchResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 101:
+		break // No content-type
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Error

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/gen/host/v1/hostv1connect"
 	"github.com/pyro-mcp/pyro/internal/gen/hostagent/v1/hostagentv1connect"
+	"github.com/pyro-mcp/pyro/internal/passive"
 	"github.com/pyro-mcp/pyro/internal/secret"
 	"github.com/pyro-mcp/pyro/internal/tracing"
 )
@@ -33,7 +34,7 @@ func NewClient(dial func(ctx context.Context) (net.Conn, error), token secret.Va
 	}, transport.CloseIdleConnections
 }
 
-// bearer adds a token to requests.
+// bearer adds a token to requests, and marks passive ones.
 type bearer struct {
 	to    http.RoundTripper
 	token secret.Value
@@ -41,6 +42,7 @@ type bearer struct {
 
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
+	passive.Mark(r)
 	r.Header.Set("Authorization", "Bearer "+b.token.Reveal())
 	return b.to.RoundTrip(r)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 	pb "github.com/pyro-mcp/pyro/internal/gen/host/v1"
 	"github.com/pyro-mcp/pyro/internal/operations"
+	"github.com/pyro-mcp/pyro/internal/passive"
 	"github.com/pyro-mcp/pyro/internal/progress"
 	"github.com/pyro-mcp/pyro/internal/rpc"
 )
@@ -77,9 +78,10 @@ func (h hostService) Call(ctx context.Context, req *connect.Request[pb.CallReque
 }
 
 // prepareCall brings the machine of a sandbox into the state that an operation needs, and marks the
-// sandbox as active until the caller calls end. With onlyRunning, it fails with Precondition
-// instead of resuming a paused sandbox.
+// sandbox as active until the caller calls end. With onlyRunning, and in a passive call, it fails
+// with Precondition instead of resuming a paused sandbox.
 func (a *Agent) prepareCall(ctx context.Context, s *sandbox, needs operations.Machine, onlyRunning bool) (end func(), err error) {
+	onlyRunning = onlyRunning || passive.Is(ctx)
 	switch {
 	case needs == operations.ReplacesMachine:
 		return a.replaceMachine(ctx, s, onlyRunning)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/passive"
 )
 
 // sandbox is the host agent's state of a sandbox.
@@ -25,6 +26,7 @@ type sandbox struct {
 	mu            sync.Mutex
 	rec           record
 	busy          int           // number of calls in progress.
+	looking       int           // the same for passive calls, which are no activity.
 	saved         bool          // the file contains the current record.
 	gone          bool          // the sandbox was destroyed or became a template.
 	paused        bool          // last known state. If set, the sandbox uses neither memory nor processors.
@@ -74,7 +76,8 @@ func (s *sandbox) markResumed() {
 }
 
 // use marks the sandbox as active until the caller calls end. If a pause or resume is in progress,
-// use first waits for it to finish.
+// use first waits for it to finish. A passive call is no activity. It only delays an automatic
+// pause until its end.
 func (s *sandbox) use(ctx context.Context) (end func(), err error) {
 	s.mu.Lock()
 	for s.transition != nil {
@@ -90,6 +93,15 @@ func (s *sandbox) use(ctx context.Context) (end func(), err error) {
 	if s.gone {
 		s.mu.Unlock()
 		return nil, errNoSandbox(s.id())
+	}
+	if passive.Is(ctx) {
+		s.looking++
+		s.mu.Unlock()
+		return func() {
+			s.mu.Lock()
+			s.looking--
+			s.mu.Unlock()
+		}, nil
 	}
 	s.busy++
 	s.touchLocked()
@@ -123,7 +135,7 @@ func (s *sandbox) pauseDue() bool {
 
 func (s *sandbox) pauseDueLocked() bool {
 	now := s.clock()
-	return s.rec.TimeoutSec > 0 && s.busy == 0 && !s.paused && s.transition == nil && !s.gone && s.rec.WorkspaceID != "" &&
+	return s.rec.TimeoutSec > 0 && s.busy == 0 && s.looking == 0 && !s.paused && s.transition == nil && !s.gone && s.rec.WorkspaceID != "" &&
 		now.Sub(s.rec.LastActive) >= time.Duration(s.rec.TimeoutSec)*time.Second && !now.Before(s.noPauseUntil)
 }
 

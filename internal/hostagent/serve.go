@@ -23,6 +23,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/gen/grpc/health/v1/healthv1connect"
 	"github.com/pyro-mcp/pyro/internal/gen/host/v1/hostv1connect"
 	"github.com/pyro-mcp/pyro/internal/gen/hostagent/v1/hostagentv1connect"
+	"github.com/pyro-mcp/pyro/internal/passive"
 	"github.com/pyro-mcp/pyro/internal/prometheus"
 	"github.com/pyro-mcp/pyro/internal/secret"
 	"github.com/pyro-mcp/pyro/internal/tracing"
@@ -121,7 +122,7 @@ func (a *Agent) handler(counts *counts, open http.Handler) http.Handler {
 	mux.Handle(grpcreflect.NewHandlerV1(reflector))
 	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector))
 	mux.Handle("/", open)
-	return mux
+	return passive.Handler(mux)
 }
 
 // recovered logs a panic with its stack. It returns the error for the client.

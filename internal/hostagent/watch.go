@@ -118,20 +118,32 @@ func (s *sandbox) await() (id string, ok bool) {
 }
 
 // reportUseAfter is the delay until watchers get the time of an activity, or the number of sent
-// bytes. All activities meanwhile share one message.
-const reportUseAfter = 10 * time.Second
+// bytes. All activities meanwhile share one message. reportSoon is the delay of the first one if a
+// client watches only this sandbox: somebody looks at it.
+const (
+	reportUseAfter = 10 * time.Second
+	reportSoon     = 2 * time.Second
+)
 
 // reportUse reports an activity to the watchers later. The caller must hold s.mu.
 func (s *sandbox) reportUse() {
-	if s.reportsUse || s.watchers.none() {
-		return
+	any, one := s.watchers.watch(s.name)
+	switch {
+	case s.reportsUse || !any:
+	case one:
+		s.reportUseIn(reportSoon)
+	default:
+		s.reportUseIn(reportUseAfter)
 	}
+}
+
+func (s *sandbox) reportUseIn(d time.Duration) {
 	s.reportsUse = true
-	time.AfterFunc(reportUseAfter, func() {
+	time.AfterFunc(d, func() {
 		s.mu.Lock()
 		s.reportsUse = false
-		if s.busy > 0 {
-			s.reportUse()
+		if any, _ := s.watchers.watch(s.name); any && s.busy > 0 {
+			s.reportUseIn(reportUseAfter)
 		}
 		s.mu.Unlock()
 		s.watchers.changed(s.id())
@@ -172,10 +184,14 @@ func (all *watchers) drop(w *watcher) {
 	all.mu.Unlock()
 }
 
-func (all *watchers) none() bool {
+// watch reports whether anybody watches a sandbox, and whether somebody watches only this one.
+func (all *watchers) watch(id string) (any, only bool) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	return len(all.all) == 0
+	for w := range all.all {
+		any, only = any || w.only == "" || w.only == id, only || w.only == id
+	}
+	return any, only
 }
 
 // changed marks a sandbox for all watchers.

@@ -14,6 +14,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/control"
 	"github.com/pyro-mcp/pyro/internal/control/store"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/passive"
 	"github.com/pyro-mcp/pyro/internal/secret"
 )
 
@@ -78,6 +79,9 @@ func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 	if err != nil {
 		s.write(ctx, err)
 		return
+	}
+	if role == store.RoleViewer && passive.Marked(r) { // other operations change something, which is use
+		ctx = huma.WithContext(ctx, passive.Context(ctx.Context()))
 	}
 	next(huma.WithValue(ctx, identityKey{}, i))
 }

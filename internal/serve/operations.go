@@ -14,6 +14,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/control"
 	"github.com/pyro-mcp/pyro/internal/control/store"
 	"github.com/pyro-mcp/pyro/internal/operations"
+	"github.com/pyro-mcp/pyro/internal/passive"
 	"github.com/pyro-mcp/pyro/internal/rpc"
 )
 
@@ -21,7 +22,7 @@ import (
 var callable = operations.RemoteOperations(nil)
 
 // Call implements operations.Remote for the sender of a request. It resumes a paused sandbox only
-// if the sender may change the sandbox.
+// if the sender may change the sandbox, and not for a passive request.
 func (s *Server) Call(ctx context.Context, sandbox, method string, changes bool, params json.RawMessage, to rpc.Listener) (json.RawMessage, error) {
 	i, role := identity(ctx), store.RoleViewer
 	if changes {
@@ -32,7 +33,7 @@ func (s *Server) Call(ctx context.Context, sandbox, method string, changes bool,
 	}
 	return s.control.CallSandbox(ctx, i.Actor, sandbox, control.Call{
 		Method: method, Params: params, Changes: changes, Stdout: to.Stdout, Stderr: to.Stderr, Progress: to.Progress,
-		NeedsMachine: callable[method].Needs != operations.NeedsRecords, Resumes: i.Require(store.RoleMember) == nil,
+		NeedsMachine: callable[method].Needs != operations.NeedsRecords, Resumes: i.Require(store.RoleMember) == nil && !passive.Is(ctx),
 	})
 }
 

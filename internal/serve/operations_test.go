@@ -12,6 +12,7 @@ import (
 
 	"github.com/pyro-mcp/pyro"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/passive"
 )
 
 // results are the results of operations of the fake host, by method.
@@ -117,20 +118,22 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// TestViewerDoesNotResume checks that a read by a viewer does not resume a paused sandbox.
+// TestViewerDoesNotResume checks that neither a read by a viewer nor a passive read resumes a
+// paused sandbox.
 func TestViewerDoesNotResume(t *testing.T) {
 	w := newWorld(t)
 	w.answerOperations()
 	id := w.create().ID
 	w.call("full", "POST", "/v1/sandboxes/"+id+"/pause", nil, nil)
 	for _, e := range []struct {
-		key, path string
-		status    int
-		then      string
+		key, path, passive string
+		status             int
+		then               string
 	}{
-		{"read", "/diff", 409, "paused"}, {"read", "/history", 200, "paused"}, {"full", "/history", 200, "paused"}, {"full", "/diff", 200, "running"},
+		{"read", "/diff", "", 409, "paused"}, {"read", "/history", "", 200, "paused"}, {"full", "/history", "", 200, "paused"},
+		{"full", "/diff", "true", 409, "paused"}, {"full", "/diff", "", 200, "running"},
 	} {
-		if got := w.call(e.key, "GET", "/v1/sandboxes/"+id+e.path, nil, nil); got != e.status {
+		if got := w.call(e.key, "GET", "/v1/sandboxes/"+id+e.path, nil, nil, passive.Header, e.passive); got != e.status {
 			t.Errorf("%+v: got %d", e, got)
 		}
 		if got := w.host.Statuses()[id]; got != e.then {

@@ -94,6 +94,7 @@ func New(o Options) *Server {
 		s.bindFileStreams(base)
 		s.bindStreams(base)
 		s.bindPty(base)
+		s.bindWatch(base)
 		s.bindPreviews(base)
 		s.bindChanges(base)
 		s.bindServices(base)

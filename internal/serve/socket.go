@@ -49,6 +49,8 @@ type frame struct {
 // event is a frame to a client. Each type of event uses some of the fields.
 type event struct {
 	Type     string  `json:"type"`
+	Status   string  `json:"status,omitempty"`
+	ActiveAt string  `json:"last_active_at,omitempty"`
 	PID      *uint32 `json:"pid,omitempty"`
 	Tag      string  `json:"tag,omitempty"`
 	Data     string  `json:"data,omitempty"`

@@ -170,6 +170,11 @@ try {
 		await page.getByRole("button", { name: "Actions for docs" }).waitFor();
 	});
 
+	// A page shows the files of this sandbox until it is paused.
+	const unused = await client("POST", "/v1/sandboxes", { metadata: { name: "unused" }, memory_mb: 128, timeout_sec: 12 });
+	const looks = await context.newPage();
+	await looks.goto(`/sandboxes/${unused.id}/files`);
+
 	await step("a file that a program makes", async () => {
 		await client("POST", `/v1/sandboxes/${id}/exec`, { cmd: "touch", args: ["/srv/app/made-inside"] });
 		await page.getByRole("button", { name: "Actions for made-inside" }).waitFor({ timeout: 120000 });
@@ -280,6 +285,12 @@ try {
 		await page.getByRole("button", { name: "Pause" }).waitFor();
 		await page.waitForTimeout(2000); // the change itself also loads them
 		await page.waitForRequest(/\/metrics\?range=10m$/);
+	});
+
+	await step("looking is no use of a sandbox", async () => {
+		await looks.getByRole("heading", { name: "This sandbox is paused" }).waitFor({ timeout: 120000 });
+		await looks.close();
+		await client("DELETE", `/v1/sandboxes/${unused.id}`);
 	});
 
 	await step("hostile names", async () => {
@@ -532,7 +543,7 @@ try {
 		for (const part of ["", "/terminal", "/files?path=/srv/app", "/changes", "/services", "/metrics"]) {
 			await small.goto(`/sandboxes/${id}${part}`);
 			await small.getByRole("link", { name: "Files" }).waitFor();
-			await small.waitForTimeout(500);
+			await small.waitForFunction(() => !document.querySelector("[aria-busy=true]"));
 			await check(small, `${part} on a phone`);
 			const tab = await small.locator(".tabs [aria-current]").boundingBox();
 			assert.ok(tab.x >= 0 && tab.x + tab.width <= 390, `${part} on a phone: its tab is out of sight`);

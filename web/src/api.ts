@@ -64,26 +64,29 @@ const sessions = new WeakMap<Request, number>();
 /** forgetRequests makes the requests that still run fail. */
 export const forgetRequests = () => void session++;
 
-const client = createClient<paths>({ headers: { Accept: "application/json" }, credentials: "same-origin" });
-client.use({
-	onRequest({ request }) {
-		sessions.set(request, session);
-	},
-	onError({ error }) {
-		if (error instanceof DOMException && error.name === "AbortError") return;
-		return new ApiError(0, "unreachable", "The server does not answer", "check that pyro serve runs");
-	},
-	async onResponse({ request, response: r, schemaPath }) {
-		if (sessions.get(request) !== session) throw new ApiError(401, "outdated", "The session has ended");
-		if (r.ok) return;
-		const detail = await r
-			.json()
-			.then((b) => b.error)
-			.catch(() => undefined);
-		if (r.status === 401 && !schemaPath.startsWith("/v1/auth/")) onUnauthorized();
-		throw new ApiError(r.status, detail?.code ?? "", detail?.message ?? `The server answered with status ${r.status}`, detail?.hint);
-	},
-});
+function newClient(more = {}) {
+	const client = createClient<paths>({ headers: { Accept: "application/json", ...more }, credentials: "same-origin" });
+	client.use({
+		onRequest({ request }) {
+			sessions.set(request, session);
+		},
+		onError({ error }) {
+			if (error instanceof DOMException && error.name === "AbortError") return;
+			return new ApiError(0, "unreachable", "The server does not answer", "check that pyro serve runs");
+		},
+		async onResponse({ request, response: r, schemaPath }) {
+			if (sessions.get(request) !== session) throw new ApiError(401, "outdated", "The session has ended");
+			if (r.ok) return;
+			const detail = await r
+				.json()
+				.then((b) => b.error)
+				.catch(() => undefined);
+			if (r.status === 401 && !schemaPath.startsWith("/v1/auth/")) onUnauthorized();
+			throw new ApiError(r.status, detail?.code ?? "", detail?.message ?? `The server answered with status ${r.status}`, detail?.hint);
+		},
+	});
+	return client;
+}
 
 /** body returns the body of an answer. The client throws an ApiError for answers without success. */
 const body = async <T>(answer: Promise<{ data?: T }>) => (await answer).data as Filled<T>;
@@ -94,7 +97,7 @@ export const newRequestKey = () => crypto.randomUUID?.() ?? String(Math.random()
 /** at returns the parameters of a path. */
 const at = <P extends object>(path: P) => ({ params: { path } });
 
-export const api = {
+const apiOf = (client: ReturnType<typeof newClient>) => ({
 	me: () => body(client.GET("/v1/me")),
 	login: (email: string, password: string) => body(client.POST("/v1/auth/login", { body: { email, password } })),
 	loginByLink: (token: string) => body(client.POST("/v1/auth/link", { body: { token } })),
@@ -164,4 +167,9 @@ export const api = {
 	keys: () => body(client.GET("/v1/api-keys")),
 	newKey: (k: NewKey) => body(client.POST("/v1/api-keys", { body: k })),
 	removeKey: (id: string) => body(client.DELETE("/v1/api-keys/{id}", at({ id }))),
-};
+});
+
+export type Api = ReturnType<typeof apiOf>;
+export const api: Api = apiOf(newClient());
+/** passiveApi only looks: its requests are no use of a sandbox, and do not resume it. */
+export const passiveApi: Api = apiOf(newClient({ "Pyro-Passive": "true" }));

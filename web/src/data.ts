@@ -1,10 +1,11 @@
 // Data of the server that the page shows. Each value is loaded once and kept while it is stale, so
 // that nothing jumps. It is loaded again after a change (see events.ts), and when the page gets the
 // focus. Some values change without an event, such as metrics and the programs of a sandbox. They
-// are also loaded at intervals while somebody looks at them.
+// are also loaded at intervals while somebody looks at them. A load that no user asked for is no
+// use of a sandbox.
 import { computed, signal, type Signal } from "@preact/signals";
 import { useLayoutEffect } from "preact/hooks";
-import { api, forgetRequests, type ApiError, type Me, type Sandbox, whenUnauthorized } from "./api";
+import { api, forgetRequests, passiveApi, type Api, type ApiError, type Me, type Sandbox, whenUnauthorized } from "./api";
 
 export interface Data<T> {
 	value?: T;
@@ -13,7 +14,7 @@ export interface Data<T> {
 
 interface Entry {
 	state: Signal<Data<unknown>>;
-	load: () => Promise<unknown>;
+	load: (api: Api) => Promise<unknown>;
 	users: number;
 	loading?: Promise<void>;
 	again: boolean;
@@ -21,20 +22,20 @@ interface Entry {
 
 const entries = new Map<string, Entry>();
 
-function entryOf(key: string, load: () => Promise<unknown>): Entry {
+function entryOf(key: string, load: (api: Api) => Promise<unknown>): Entry {
 	let e = entries.get(key);
 	if (!e) entries.set(key, (e = { state: signal({}), load, users: 0, again: false }));
 	e.load = load;
 	return e;
 }
 
-function refresh(e: Entry): Promise<void> {
+function refresh(e: Entry, by = passiveApi): Promise<void> {
 	if (e.loading) {
 		e.again = true;
 		return e.loading;
 	}
 	e.loading = e
-		.load()
+		.load(by)
 		.then(
 			(value) => (e.state.value = { value }),
 			(error) => (e.state.value = { value: e.state.value.value, error }),
@@ -43,7 +44,7 @@ function refresh(e: Entry): Promise<void> {
 			e.loading = undefined;
 			if (e.again) {
 				e.again = false;
-				return refresh(e);
+				return refresh(e, by);
 			}
 		});
 	return e.loading;
@@ -60,20 +61,20 @@ export function reloadWhere(concerned: (key: string) => boolean): Promise<unknow
 }
 
 /** useData returns a value of the server. every: seconds between two loads, at least 5. */
-export function useData<T>(key: string, load: () => Promise<T>, every = 0): Data<T> & { reload: () => Promise<unknown> } {
+export function useData<T>(key: string, load: (api: Api) => Promise<T>, every = 0): Data<T> & { reload: () => Promise<unknown> } {
 	const e = entryOf(key, load);
 	// This runs right after the render. Later, an event could already have removed the unused
 	// entry, and the component would watch it forever.
 	useLayoutEffect(() => {
 		e.users++;
-		void refresh(e);
+		void refresh(e, api);
 		const timer = every && setInterval(() => document.visibilityState === "visible" && refresh(e), Math.max(every, 5) * 1000);
 		return () => {
 			e.users--;
 			if (timer) clearInterval(timer);
 		};
 	}, [e, every]);
-	return { ...(e.state.value as Data<T>), reload: () => refresh(e) };
+	return { ...(e.state.value as Data<T>), reload: () => refresh(e, api) };
 }
 
 let left = 0;

@@ -2,6 +2,7 @@
 // that it concerns again. A page has one stream, while it is visible and somebody is logged in.
 // Browsers permit only six connections to a server, for all pages together.
 import { computed, effect, signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
 import { loadMe, me, reload, reloadWhere } from "./data";
 
 interface Change {
@@ -95,4 +96,37 @@ function keysOf(c: Change): (key: string) => boolean {
 			return (key) => key.startsWith("members/");
 	}
 	return () => false;
+}
+
+/**
+ * useActivity watches a running sandbox while the page shows it. After each use of it, by any client,
+ * the page loads its values again, except those that are large or slow.
+ */
+export function useActivity(id: string, running: boolean) {
+	const watches = running && shown.value;
+	useEffect(() => {
+		if (!watches) return;
+		let wait = firstDelay;
+		let again: ReturnType<typeof setTimeout>;
+		let socket: WebSocket;
+		const connect = () => {
+			socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/v1/sandboxes/${encodeURIComponent(id)}/watch`);
+			// Values that were loaded before the first message may be older than it.
+			socket.onmessage = () => {
+				wait = firstDelay;
+				const one = `sandbox/${id}`;
+				reloadWhere((key) => key === one || (key.startsWith(`${one}/`) && !/^\/(history|diff|checkpoints|metrics)/.test(key.slice(one.length))));
+			};
+			socket.onclose = () => {
+				again = setTimeout(connect, wait);
+				wait = Math.min(wait * 2, lastDelay);
+			};
+		};
+		connect();
+		return () => {
+			clearTimeout(again);
+			socket.onmessage = socket.onclose = null;
+			socket.close();
+		};
+	}, [id, watches]);
 }

@@ -1,5 +1,5 @@
 import { ChevronRight, RefreshCw } from "lucide-preact";
-import { api, textOf, type Command } from "../api";
+import { textOf, type Command } from "../api";
 import { useData } from "../data";
 import { ago, bytes, exact } from "../format";
 import { Bone, Button, Notice } from "../ui";
@@ -10,7 +10,7 @@ const shown = 100;
 /** Commands shows the commands that ran in a sandbox, with their output and exit code. */
 export function Commands({ id }: { id: string }) {
 	// The history can have 16 MB of output, so it is not loaded at intervals.
-	const { value: all, error, reload } = useData(`sandbox/${id}/history`, () => api.history(id));
+	const { value: all, error, reload } = useData(`sandbox/${id}/history`, (api) => api.history(id));
 	return (
 		<section class="panel" aria-labelledby="commands" aria-busy={!all}>
 			<header>

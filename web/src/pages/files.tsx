@@ -43,7 +43,7 @@ export function Files({ box: b }: { box: Sandbox }) {
 	const moved = useRef(false); // the open file was renamed; the focus is in the folder
 	const picker = useRef<HTMLInputElement>(null);
 	const list = useRef<HTMLUListElement>(null);
-	const { value: all, error, reload } = useData(`sandbox/${b.id}/files${dir}`, () => api.list(b.id, dir), 10);
+	const { value: all, error, reload } = useData(`sandbox/${b.id}/files${dir}`, (api) => api.list(b.id, dir));
 	const entries = useMemo(() => all && [...all].sort((x, y) => Number(isFolder(y)) - Number(isFolder(x)) || byName(x.name, y.name)), [all]);
 
 	useEffect(() => {

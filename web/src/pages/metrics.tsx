@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { ChartLine } from "lucide-preact";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { api, textOf, type Point, type Sandbox } from "../api";
+import { textOf, type Point, type Sandbox } from "../api";
 import { useData } from "../data";
 import { bytes, cores, megabytes } from "../format";
 import { Bone, Empty, Notice, Segments } from "../ui";
@@ -14,7 +14,7 @@ const firstValue = { "10m": "some seconds", "2h": "half a minute", "24h": "5 min
 
 export function Metrics({ box: b }: { box: Sandbox }) {
 	const [range, setRange] = useState<Range>("10m");
-	const { value: points, error } = useData(`sandbox/${b.id}/metrics/${range}`, () => api.metrics(b.id, range), b.status === "running" ? every[range] : 0);
+	const { value: points, error } = useData(`sandbox/${b.id}/metrics/${range}`, (api) => api.metrics(b.id, range), b.status === "running" ? every[range] : 0);
 	const last = points?.at(-1);
 	return (
 		<div class="page narrow-top">

@@ -3,6 +3,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { CircleOff, Ellipsis, OctagonX, Pause, Play } from "lucide-preact";
 import { api, textOf, type Process, type Sandbox } from "../api";
 import { activity, canWrite, hrefOf, nameOf, reload, useData } from "../data";
+import { useActivity } from "../events";
 import { ago, cores, duration, exact, megabytes } from "../format";
 import { lazy } from "../lazy";
 import { go, part } from "../router";
@@ -31,7 +32,8 @@ const tabs: { name: string; text: string; view?: ComponentType<{ box: Sandbox }>
 export function SandboxPage() {
 	const id = part(1);
 	const tab = part(2);
-	const { value: b, error } = useData(`sandbox/${id}`, () => api.sandbox(id), activity);
+	const { value: b, error } = useData(`sandbox/${id}`, (api) => api.sandbox(id), activity);
+	useActivity(id, b?.status === "running");
 	const [busy, toggle] = useToggle(b);
 	const name = b ? nameOf(b) : id;
 	useEffect(() => {
@@ -192,7 +194,7 @@ function Overview({ id, box: b }: { id: string; box?: Sandbox }) {
 }
 
 function Processes({ id }: { id: string }) {
-	const { value: all, error } = useData(`sandbox/${id}/processes`, () => api.processes(id), 10);
+	const { value: all, error } = useData(`sandbox/${id}/processes`, (api) => api.processes(id), 10);
 	const stop = (p: Process) =>
 		ask({
 			title: `Stop ${p.tag}?`,

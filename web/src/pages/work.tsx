@@ -7,8 +7,8 @@ import { ago, bytes, exact, plural } from "../format";
 import { ask, Bone, Button, Empty, Fact, Field, FormModal, Menu, Modal, Notice, showError, Status, Table, toast } from "../ui";
 
 export function Changes({ box: b }: { box: Sandbox }) {
-	const diff = useData(`sandbox/${b.id}/diff`, () => api.diff(b.id));
-	const shots = useData(`sandbox/${b.id}/checkpoints`, () => api.checkpoints(b.id));
+	const diff = useData(`sandbox/${b.id}/diff`, (api) => api.diff(b.id));
+	const shots = useData(`sandbox/${b.id}/checkpoints`, (api) => api.checkpoints(b.id));
 	const [making, setMaking] = useState(false);
 	const reset = (c: Checkpoint) =>
 		ask({
@@ -149,8 +149,8 @@ function NewSnapshot({ id, onClose, onDone }: { id: string; onClose: () => void;
 }
 
 export function Services({ box: b }: { box: Sandbox }) {
-	const { value: all, error, reload: again } = useData(`sandbox/${b.id}/services`, () => api.services(b.id), 10);
-	const ports = useData(`sandbox/${b.id}/service-ports`, () => api.servicePorts(b.id), 10);
+	const { value: all, error, reload: again } = useData(`sandbox/${b.id}/services`, (api) => api.services(b.id), 10);
+	const ports = useData(`sandbox/${b.id}/service-ports`, (api) => api.servicePorts(b.id), 10);
 	const [starting, setStarting] = useState(false);
 	const [logs, setLogs] = useState<Service>();
 	const refresh = () => Promise.all([again(), ports.reload()]);
@@ -217,7 +217,7 @@ export function Services({ box: b }: { box: Sandbox }) {
 }
 
 function Preview({ id, port }: { id: string; port: number }) {
-	const { value: p, reload: again } = useData(`sandbox/${id}/ports/${port}`, () => api.port(id, port));
+	const { value: p, reload: again } = useData(`sandbox/${id}/ports/${port}`, (api) => api.port(id, port));
 	if (!p) return <Bone w={80} />;
 	// Only addresses of previews are links.
 	const safe = /^https?:\/\//.test(p.url);
@@ -300,7 +300,7 @@ function StartService({ id, onClose, onDone }: { id: string; onClose: () => void
 }
 
 function Logs({ id, service, onClose }: { id: string; service: Service; onClose: () => void }) {
-	const { value, error } = useData(`sandbox/${id}/logs/${service.service_name}`, () => api.serviceLogs(id, service.service_name), 5);
+	const { value, error } = useData(`sandbox/${id}/logs/${service.service_name}`, (api) => api.serviceLogs(id, service.service_name), 5);
 	return (
 		<Modal title={`Logs of ${service.service_name}`} class="large" onClose={onClose}>
 			{error && <Notice>{textOf(error)}</Notice>}
@@ -312,8 +312,8 @@ function Logs({ id, service, onClose }: { id: string; service: Service; onClose:
 }
 
 export function Network({ box: b }: { box: Sandbox }) {
-	const { value: r, error: failed } = useData(`sandbox/${b.id}/egress`, () => api.egress(b.id));
-	const { value: all, error } = useData(`sandbox/${b.id}/network`, () => api.networkLog(b.id), 10);
+	const { value: r, error: failed } = useData(`sandbox/${b.id}/egress`, (api) => api.egress(b.id));
+	const { value: all, error } = useData(`sandbox/${b.id}/network`, (api) => api.networkLog(b.id), 10);
 	const policies: Record<string, string> = { off: "No network", egress: "Only connections to public addresses", published: "Public addresses, and published ports" };
 	const list = (values: string[] | undefined, none: string) => (values?.length ? values.map((v) => <code class="tag">{v}</code>) : none);
 	return (
