@@ -246,12 +246,26 @@ try {
 	});
 
 	await step("remove", async () => {
-		await page.getByRole("button", { name: "Actions for data.csv" }).click();
-		await page.getByRole("button", { name: "Remove…" }).click();
-		await page.getByRole("heading", { name: "Remove data.csv?" }).waitFor();
+		const row = page.getByRole("button", { name: "Actions for data.csv" });
+		const names = async () => (await client("POST", `/v1/sandboxes/${id}/files/list`, { path: "/srv/app" })).entries.map((e) => e.name);
+		const remove = async () => {
+			await row.click();
+			await page.getByRole("button", { name: "Delete" }).click();
+			await row.waitFor({ state: "detached" });
+			assert.ok((await names()).includes("data.csv"), "it was deleted at once");
+		};
+		await remove();
+		await page.getByText("data.csv will be deleted").waitFor();
 		await check(page, "remove");
-		await page.getByRole("button", { name: "Remove file" }).click();
-		await page.getByRole("button", { name: "Actions for data.csv" }).waitFor({ state: "detached" });
+		await page.getByRole("button", { name: "Undo" }).click();
+		await row.waitFor();
+		// A new file of the same name must not be the one that is deleted.
+		await remove();
+		await page.locator('input[type="file"]').setInputFiles({ name: "data.csv", mimeType: "text/csv", buffer: Buffer.from("new\n") });
+		await row.waitFor();
+		const read = await context.request.post(`/v1/sandboxes/${id}/files/read`, { data: { path: "/srv/app/data.csv" } });
+		assert.equal(await read.text(), "new\n");
+		await remove(); // and wait for its end at the end of the script
 	});
 
 	await step("see metrics", async () => {
@@ -305,11 +319,14 @@ try {
 		assert.equal(await page.getByLabel("Output").textContent(), `${payload}\nfailed`);
 		await check(page, "overview");
 		await page.getByRole("button", { name: "More actions" }).click();
-		await page.getByRole("button", { name: "Delete…" }).click();
-		await page.getByRole("heading", { name: `Delete ${payload}?` }).waitFor();
-		await check(page, "delete");
-		await page.getByRole("button", { name: "Delete sandbox" }).click();
+		await page.getByRole("button", { name: "Delete", exact: true }).click();
+		await page.getByText(`${payload} will be deleted`).waitFor();
 		await page.getByRole("link", { name: /fix-parser/ }).waitFor();
+		await check(page, "delete");
+		const there = async () => (await api("GET", `/v1/sandboxes/${bad.id}`)).status();
+		assert.equal(await there(), 200);
+		await page.reload(); // leaving the page ends the time for undo
+		for (let n = 0; (await there()) !== 404; n++) assert.ok(n < 1200, "it was not deleted");
 	});
 
 	await step("changes, services and network", async () => {
@@ -562,11 +579,16 @@ try {
 		await page.locator(".menu button:focus").waitFor();
 		await page.keyboard.press("ArrowUp");
 		await page.keyboard.press("Enter");
-		await page.getByRole("heading", { name: "Delete fix-parser?" }).waitFor();
-		await page.getByRole("button", { name: "Delete fix-parser" }).focus();
-		await page.keyboard.press("Enter");
 		await page.waitForURL(/\/$/);
 		await link.waitFor({ state: "detached" });
+		await page.getByRole("button", { name: "Undo" }).focus();
+		await page.keyboard.press("Enter");
+		await link.waitFor();
+		assert.equal((await client("POST", `/v1/sandboxes/${id}/files/list`, { path: "/srv/app" })).entries.some((e) => e.name === "data.csv"), false);
+		await page.getByRole("button", { name: "More actions for fix-parser", exact: true }).click();
+		await page.getByRole("button", { name: "Delete", exact: true }).click();
+		await link.waitFor({ state: "detached" });
+		await page.mouse.move(0, 0); // the pointer would stop the time for undo
 	});
 
 	await step("load", async () => {

@@ -94,6 +94,8 @@ const body = async <T>(answer: Promise<{ data?: T }>) => (await answer).data as 
 /** newRequestKey returns a key for a request: the server carries out repeats with this key once. */
 export const newRequestKey = () => crypto.randomUUID?.() ?? String(Math.random());
 
+// A request with keepalive continues when the page is closed.
+
 /** at returns the parameters of a path. */
 const at = <P extends object>(path: P) => ({ params: { path } });
 
@@ -112,7 +114,7 @@ const apiOf = (client: ReturnType<typeof newClient>) => ({
 	create: (b: NewSandbox, key: string) => body(client.POST("/v1/sandboxes", { params: { header: { "Idempotency-Key": key } }, body: b })),
 	pause: (id: string) => body(client.POST("/v1/sandboxes/{id}/pause", at({ id }))),
 	resume: (id: string) => body(client.POST("/v1/sandboxes/{id}/resume", at({ id }))),
-	remove: (id: string) => body(client.DELETE("/v1/sandboxes/{id}", at({ id }))),
+	remove: (id: string) => body(client.DELETE("/v1/sandboxes/{id}", { ...at({ id }), keepalive: true })),
 	processes: (id: string) => body(client.GET("/v1/sandboxes/{id}/processes", at({ id }))).then((r) => r.processes),
 	history: (id: string) => body(client.GET("/v1/sandboxes/{id}/history", at({ id }))).then((r) => r.entries),
 	kill: (id: string, selector: string, signal: "SIGTERM" | "SIGKILL") =>
@@ -148,7 +150,7 @@ const apiOf = (client: ReturnType<typeof newClient>) => ({
 
 	list: (id: string, path: string) => body(client.POST("/v1/sandboxes/{id}/files/list", { ...at({ id }), body: { path } })).then((r) => r.entries),
 	mkdir: (id: string, path: string) => body(client.POST("/v1/sandboxes/{id}/files/mkdir", { ...at({ id }), body: { path } })),
-	rm: (id: string, path: string) => body(client.POST("/v1/sandboxes/{id}/files/remove", { ...at({ id }), body: { path } })),
+	rm: (id: string, path: string) => body(client.POST("/v1/sandboxes/{id}/files/remove", { ...at({ id }), body: { path }, keepalive: true })),
 	rename: (id: string, old_path: string, new_path: string) => body(client.POST("/v1/sandboxes/{id}/files/rename", { ...at({ id }), body: { old_path, new_path } })),
 	/** read returns an answer whose body is the file. */
 	read: (id: string, path: string, signal?: AbortSignal) =>

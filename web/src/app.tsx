@@ -8,8 +8,10 @@ import { Login } from "./pages/login";
 import { Sandboxes } from "./pages/sandboxes";
 import { SandboxPage } from "./pages/sandbox";
 import { lazy } from "./lazy";
+import { finishDeletions } from "./messages";
 import { go, part, path } from "./router";
-import { Button, Empty, Modal, Questions, Toasts } from "./ui";
+import { Toasts } from "./toasts";
+import { Button, Empty, Modal, Questions } from "./ui";
 
 const Keys = lazy(() => import("./pages/keys").then((m) => m.Keys));
 const Templates = lazy(() => import("./pages/templates").then((m) => m.Templates));
@@ -184,8 +186,8 @@ function Who() {
 				icon={LogOut}
 				label="Log out"
 				onClick={() =>
-					api
-						.logout()
+					finishDeletions()
+						.then(api.logout)
 						.catch(() => {})
 						.then(() => {
 							endSession();

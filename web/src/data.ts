@@ -6,6 +6,7 @@
 import { computed, signal, type Signal } from "@preact/signals";
 import { useLayoutEffect } from "preact/hooks";
 import { api, forgetRequests, passiveApi, type Api, type ApiError, type Me, type Sandbox, whenUnauthorized } from "./api";
+import { hidden } from "./messages";
 
 export interface Data<T> {
 	value?: T;
@@ -108,7 +109,11 @@ export function endSession() {
 }
 whenUnauthorized(endSession);
 
-export const useSandboxes = (every = 0) => useData("sandboxes", api.sandboxes, every);
+/** useSandboxes returns the sandboxes without those that the user is deleting. */
+export function useSandboxes(every = 0): Data<Sandbox[]> {
+	const { value, error } = useData("sandboxes", (api) => api.sandboxes(), every);
+	return { value: value?.filter((b) => !hidden(`sandbox/${b.id}`)), error };
+}
 
 /** nameOf returns the name that people gave a sandbox, or its ID. */
 export function nameOf(b: Sandbox): string {

@@ -1,9 +1,10 @@
 import { signal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
-import { Check, CircleAlert, CircleCheck, Copy, LoaderCircle, Search, X, type LucideIcon } from "lucide-preact";
+import { Check, CircleAlert, Copy, LoaderCircle, Search, X, type LucideIcon } from "lucide-preact";
 import { textOf, type Sandbox } from "./api";
 import { capital } from "./format";
+import { showError, toast } from "./messages";
 
 type ButtonProps = Omit<JSX.IntrinsicElements["button"], "icon"> & {
 	kind?: "primary" | "danger" | "quiet";
@@ -366,35 +367,5 @@ export function Menu({ label, icon, children, small }: { label: string; icon: Lu
 				{children}
 			</div>
 		</>
-	);
-}
-
-interface Message {
-	id: number;
-	text: string;
-	bad: boolean;
-}
-const messages = signal<Message[]>([]);
-let last = 0;
-
-export function toast(text: string, bad = false) {
-	const id = ++last;
-	messages.value = [...messages.value.slice(-2), { id, text, bad }];
-	setTimeout(() => dismiss(id), bad ? 10000 : 4000);
-}
-export const showError = (err: unknown) => toast(textOf(err), true);
-const dismiss = (id: number) => (messages.value = messages.value.filter((m) => m.id !== id));
-
-export function Toasts() {
-	return (
-		<div class="toasts" role="status" aria-live="polite">
-			{messages.value.map((m) => (
-				<div key={m.id} class={`toast ${m.bad ? "bad" : ""}`}>
-					{m.bad ? <CircleAlert size={16} aria-hidden /> : <CircleCheck size={16} aria-hidden />}
-					<span class="grow">{m.text}</span>
-					<Button kind="quiet" small icon={X} label="Dismiss" onClick={() => dismiss(m.id)} />
-				</div>
-			))}
-		</div>
 	);
 }

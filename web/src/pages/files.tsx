@@ -4,7 +4,8 @@ import { api, textOf, type File as Entry, type Sandbox } from "../api";
 import { canWrite, useData } from "../data";
 import { ago, bytes, plural } from "../format";
 import { lazy } from "../lazy";
-import { ask, Bone, Button, Empty, Field, FormModal, Menu, Notice, showError, toast } from "../ui";
+import { deleteLater, finishDeletions, hidden, showError, toast } from "../messages";
+import { ask, Bone, Button, Empty, Field, FormModal, Menu, Notice } from "../ui";
 import { Rename } from "./rename";
 
 const Editor = lazy(() => import("./editor").then((m) => m.Editor));
@@ -44,7 +45,9 @@ export function Files({ box: b }: { box: Sandbox }) {
 	const picker = useRef<HTMLInputElement>(null);
 	const list = useRef<HTMLUListElement>(null);
 	const { value: all, error, reload } = useData(`sandbox/${b.id}/files${dir}`, (api) => api.list(b.id, dir));
-	const entries = useMemo(() => all && [...all].sort((x, y) => Number(isFolder(y)) - Number(isFolder(x)) || byName(x.name, y.name)), [all]);
+	const keyOf = (path: string) => `sandbox/${b.id}/files${path}`;
+	const sorted = useMemo(() => all && [...all].sort((x, y) => Number(isFolder(y)) - Number(isFolder(x)) || byName(x.name, y.name)), [all]);
+	const entries = sorted?.filter((e) => !hidden(keyOf(e.path)));
 
 	useEffect(() => {
 		const q = new URLSearchParams();
@@ -87,7 +90,8 @@ export function Files({ box: b }: { box: Sandbox }) {
 		}
 	};
 	const upload = async (files: File[]) => {
-		const known = new Set(all?.map((e) => e.name));
+		await finishDeletions(); // they could have the same names
+		const known = new Set((await api.list(b.id, dir)).map((e) => e.name));
 		const doubles = files.filter((f) => known.has(f.name));
 		if (doubles.length && !(await ask({ title: `Replace ${doubles.length === 1 ? doubles[0].name : plural(doubles.length, "file")}?`, text: `${dir} has ${doubles.length === 1 ? "a file" : "files"} of the same name.`, action: "Replace", run: async () => {} }))) return;
 		let done = 0;
@@ -105,20 +109,16 @@ export function Files({ box: b }: { box: Sandbox }) {
 		if (done) toast(`${plural(done, "file")} uploaded to ${dir}`);
 		await reload();
 	};
-	const remove = (e: Entry) =>
-		ask({
-			title: `Remove ${e.name}?`,
-			text: isFolder(e) ? "The folder and everything in it are lost. This can't be undone." : "This can't be undone.",
-			action: isFolder(e) ? "Remove folder" : "Remove file",
-			run: async () => {
-				await api.rm(b.id, e.path);
-				if (file && (file === e.path || file.startsWith(`${e.path}/`))) {
-					dirty.current = false;
-					setFile(null);
-				}
-				await reload();
-			},
+	const remove = async (e: Entry) => {
+		if (file && (file === e.path || file.startsWith(`${e.path}/`))) {
+			if (!(await leave())) return;
+			setFile(null);
+		}
+		deleteLater(keyOf(e.path), e.name, async () => {
+			await api.rm(b.id, e.path);
+			await reload();
 		});
+	};
 	/** rename returns the path of the entry, which is the old one if the user keeps unsaved changes. */
 	const rename = async (e: Entry, name: string) => {
 		const to = join(dir, name);
@@ -126,6 +126,7 @@ export function Files({ box: b }: { box: Sandbox }) {
 		const unsaved = dirty.current;
 		if (shows && !(await leave())) return e.path;
 		try {
+			await finishDeletions();
 			await api.rename(b.id, e.path, to);
 		} catch (err) {
 			dirty.current = unsaved; // the editor still has the text
@@ -236,9 +237,9 @@ export function Files({ box: b }: { box: Sandbox }) {
 										<Pencil size={16} aria-hidden />
 										Rename…
 									</button>
-									<button type="button" class="danger" disabled={!canWrite.value} onClick={() => remove(e)}>
+									<button type="button" class="danger" disabled={!canWrite.value} onClick={() => void remove(e)}>
 										<Trash size={16} aria-hidden />
-										Remove…
+										Delete
 									</button>
 								</Menu>
 							</li>
@@ -313,6 +314,7 @@ function Where({ dir, onChange }: { dir: string; onChange: (to: string) => void 
 
 function NewFolder({ id, dir, onClose, onDone }: { id: string; dir: string; onClose: () => void; onDone: () => Promise<unknown> }) {
 	const create = async (form: FormData) => {
+		await finishDeletions();
 		await api.mkdir(id, join(dir, String(form.get("name"))));
 		await onDone();
 		onClose();

@@ -1,8 +1,9 @@
-import { useMemo, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { Box, CornerDownRight, Ellipsis, GitFork, Layers, Pause, Play, Plus, SearchX, SquareTerminal, Trash } from "lucide-preact";
 import { api, newRequestKey, textOf, type Sandbox } from "../api";
 import { activity, canWrite, hrefOf, nameOf, reload, useSandboxes } from "../data";
 import { ago, cores, exact, megabytes } from "../format";
+import { deleteLater } from "../messages";
 import { go } from "../router";
 import { ask, Bone, Button, Empty, Field, Menu, Notice, PageHead, SearchField, Segments, Snippet, Status, useAction } from "../ui";
 import { Create } from "./create";
@@ -15,14 +16,12 @@ export function Sandboxes() {
 	const [creating, setCreating] = useState(false);
 	const [text, setText] = useState("");
 	const [filter, setFilter] = useState<Filter>("all");
-	const shown = useMemo(() => {
-		const wanted = text.trim().toLowerCase();
-		return all?.filter(
-			(b) =>
-				(filter === "all" || filterOf(b) === filter) &&
-				[b.id, b.template, ...Object.entries(b.metadata).flat()].some((t) => t.toLowerCase().includes(wanted)),
-		);
-	}, [all, text, filter]);
+	const wanted = text.trim().toLowerCase();
+	const shown = all?.filter(
+		(b) =>
+			(filter === "all" || filterOf(b) === filter) &&
+			[b.id, b.template, ...Object.entries(b.metadata).flat()].some((t) => t.toLowerCase().includes(wanted)),
+	);
 	const count = (f: Filter) => all?.filter((b) => f === "all" || filterOf(b) === f).length;
 	const create = canWrite.value && (
 		<Button kind="primary" icon={Plus} onClick={() => setCreating(true)}>
@@ -156,9 +155,9 @@ export function Actions({ box: b, onDeleted }: { box: Sandbox; onDeleted?: () =>
 				<Layers size={16} aria-hidden />
 				Turn into a template…
 			</button>
-			<button type="button" class="danger" disabled={!canWrite.value} onClick={() => askDelete(b).then((done) => done && onDeleted?.())}>
+			<button type="button" class="danger" disabled={!canWrite.value} onClick={() => (deleteBox(b), onDeleted?.())}>
 				<Trash size={16} aria-hidden />
-				Delete…
+				Delete
 			</button>
 		</>
 	);
@@ -242,17 +241,11 @@ function asTree(all: Sandbox[]): { box: Sandbox; depth: number }[] {
 	return rows;
 }
 
-/** askDelete deletes a sandbox if the user confirms it. */
-function askDelete(b: Sandbox): Promise<boolean> {
-	const name = nameOf(b);
-	return ask({
-		title: `Delete ${name}?`,
-		text: "Its files and its running programs are lost. This can't be undone.",
-		action: `Delete ${name.length > 24 ? "sandbox" : name}`,
-		run: async () => {
-			await api.remove(b.id);
-			void reload("sandboxes");
-		},
+/** deleteBox deletes a sandbox if the user does not undo it. */
+function deleteBox(b: Sandbox) {
+	deleteLater(`sandbox/${b.id}`, nameOf(b), async () => {
+		await api.remove(b.id);
+		await reload("sandboxes");
 	});
 }
 

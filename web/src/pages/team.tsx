@@ -3,7 +3,8 @@ import { Server, Trash, UserPlus } from "lucide-preact";
 import { api, textOf, type AuditPage, type Limits, type Member, type Role } from "../api";
 import { canManage, me, useData } from "../data";
 import { ago, capital, cores, exact, megabytes } from "../format";
-import { ask, Bone, Button, Empty, Field, FormModal, Modal, Notice, PageHead, showError, Snippet, Status, Table, useAction } from "../ui";
+import { showError } from "../messages";
+import { ask, Bone, Button, Empty, Field, FormModal, Modal, Notice, PageHead, Snippet, Status, Table, useAction } from "../ui";
 
 /** pending is the value of a team that is not known yet. */
 const pending = new Promise<never>(() => {});

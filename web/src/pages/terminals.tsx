@@ -6,7 +6,8 @@ import "@xterm/xterm/css/xterm.css";
 import type { Sandbox } from "../api";
 import { canWrite } from "../data";
 import { adoptStyles } from "../styles";
-import { ask, Button, Empty, toast } from "../ui";
+import { toast } from "../messages";
+import { ask, Button, Empty } from "../ui";
 
 adoptStyles();
 

@@ -4,7 +4,8 @@ import { Camera, Copy, ExternalLink, FileDiff, Globe, Lock, RotateCcw, Link, Pla
 import { api, textOf, type Checkpoint, type NetworkRecord, type Port, type Sandbox, type Service } from "../api";
 import { canWrite, nameOf, reload, useData } from "../data";
 import { ago, bytes, exact, plural } from "../format";
-import { ask, Bone, Button, Empty, Fact, Field, FormModal, Menu, Modal, Notice, showError, Status, Table, toast } from "../ui";
+import { showError, toast } from "../messages";
+import { ask, Bone, Button, Empty, Fact, Field, FormModal, Menu, Modal, Notice, Status, Table } from "../ui";
 
 export function Changes({ box: b }: { box: Sandbox }) {
 	const diff = useData(`sandbox/${b.id}/diff`, (api) => api.diff(b.id));
