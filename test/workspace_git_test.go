@@ -101,4 +101,7 @@ func TestUncopyableGit(t *testing.T) {
 	if got := p.must("workspace", "status", id); !strings.Contains(got, "git can't work in a copy of") {
 		t.Errorf("the status:\n%s", got)
 	}
+	if r := p.run(nil, "workspace", "create", environment, "--seed-path", folder, "--id-only"); r.code != 0 || strings.Count(r.stdout, "\n") != 1 || !strings.Contains(r.stderr, "pyro: warning: git can't work") {
+		t.Errorf("with --id-only: %+v", r)
+	}
 }

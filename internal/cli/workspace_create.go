@@ -62,6 +62,9 @@ These are the network policies:
 				return w, err
 			}, func(w *pyro.Workspace) error {
 				if idOnly {
+					if missing := w.WorkspaceSeed.GitMissing; missing != "" {
+						fmt.Fprintln(os.Stderr, "pyro: warning: "+quoted(missing))
+					}
 					_, err := fmt.Println(w.WorkspaceID)
 					return err
 				}

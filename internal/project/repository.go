@@ -66,20 +66,20 @@ func externalRepository(ctx context.Context, top, checkout string) (*Repository,
 }
 
 // ofFolder returns the repository of a checkout with a folder .git. It is nil if all objects are in
-// the folder.
+// the folder top, and a copy finds them there.
 func ofFolder(top, checkout, at string) (*Repository, error) {
 	for _, name := range []string{"objects", "refs", "HEAD", "config"} {
 		if part := filepath.Join(at, name); !inside(top, resolveLinks(part)) {
 			return nil, fmt.Errorf("%q is a symbolic link that leads out of the folder. Copy a clone instead: git clone %q NEW", part, checkout)
 		}
 	}
-	objects, err := objectFolders(filepath.Join(at, "objects"))
+	objects, absolute, err := objectFolders(filepath.Join(at, "objects"))
 	out := func(folder string) bool { return !inside(top, folder) }
-	if err == nil && !slices.ContainsFunc(objects, out) {
+	if err == nil && !absolute && !slices.ContainsFunc(objects, out) {
 		return nil, nil
 	}
 	if err == nil && checkout != top {
-		err = errors.New("it is below the copied folder, and its objects are outside")
+		err = errors.New("it is below the copied folder, and objects/info/alternates leads to objects elsewhere")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w. Copy the missing objects into it: git -C %q repack -a -d && rm %q", err, checkout, filepath.Join(at, alternates))
@@ -119,7 +119,7 @@ func ofFile(ctx context.Context, top, checkout, at string) (*Repository, error) 
 		return nil, errors.New("it is a worktree with references in the format reftable. Copy a clone instead")
 	}
 	var err error
-	r.objects, err = objectFolders(filepath.Join(r.common, "objects"))
+	r.objects, _, err = objectFolders(filepath.Join(r.common, "objects"))
 	if err == nil && inside(top, dir) && slices.ContainsFunc(r.objects, func(folder string) bool { return !inside(top, folder) }) {
 		return nil, errors.New("its repository is in the copied folder, and its objects are outside. Copy a clone instead")
 	}
@@ -146,10 +146,10 @@ func (r *Repository) names(ctx context.Context, checkout string) bool {
 
 const alternates = "objects/info/alternates"
 
-// objectFolders returns a folder of objects and all its alternates. It fails if one is missing,
-// since then objects are missing.
-func objectFolders(first string) ([]string, error) {
-	var all []string
+// objectFolders returns a folder of objects and all its alternates, and whether an absolute path
+// names one of them: a copy does not find that one. It fails if one is missing, since then objects
+// are missing.
+func objectFolders(first string) (all []string, absolute bool, err error) {
 	var add func(folder string, depth int) error
 	add = func(folder string, depth int) error {
 		folder = resolveLinks(folder)
@@ -171,13 +171,15 @@ func objectFolders(first string) ([]string, error) {
 			if line == "" || strings.HasPrefix(line, "#") {
 				continue
 			}
+			absolute = absolute || filepath.IsAbs(line)
 			if err := add(within(folder, line), depth+1); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	return all, add(first, 0)
+	err = add(first, 0)
+	return all, absolute, err
 }
 
 // inside reports whether a path is in a folder. Both are absolute and without symbolic links.

@@ -51,6 +51,7 @@ mkdir -p fake/sub fake/git; echo "gitdir: ../git" >fake/sub/.git; echo "ref: ref
 mkdir -p linked/sub; git init -q --bare linked/git; rm -rf linked/git/objects; ln -s ../../main/.git/objects linked/git/objects; echo "gitdir: ../git" >linked/sub/.git; git --git-dir linked/git config core.bare false; git --git-dir linked/git config core.worktree "$PWD/linked/sub"
 mkdir thief; echo "gitdir: $PWD/main/.git" >thief/.git; mkdir symlink; ln -s ../main/.git symlink/.git
 git clone -q --shared main lost; echo "$PWD/no-objects" >lost/.git/objects/info/alternates; mkdir around; git clone -q --shared main around/below
+mkdir beside; git clone -q main beside/main; git clone -q --shared beside/main beside/below
 git clone -q main plain; echo "not a repository" >only/.git
 `
 
@@ -108,7 +109,7 @@ func TestUncopyableRepository(t *testing.T) {
 	dir := madeRepositories(t)
 	for top, says := range map[string]string{
 		"separate": "does not name it as its checkout", "moved-away": "worktree repair", "gone": "does not exist on this host", "thief": "does not name it",
-		"symlink": "symbolic link", "lost": "does not exist on this host", "around/below": "repack -a -d",
+		"symlink": "symbolic link", "lost": "does not exist on this host", "around/below": "repack -a -d", "beside/below": "repack -a -d",
 		"fake/sub": "does not name it", "linked/sub": "its objects are outside",
 	} {
 		at := filepath.Join(dir, top)
