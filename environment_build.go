@@ -189,6 +189,9 @@ func (p *Pyro) CommitWorkspace(ctx context.Context, req CommitWorkspaceRequest) 
 	if err != nil {
 		return nil, err
 	}
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
 	made, err := p.workspaces.Commit(ctx, workspace.Commit{ID: req.WorkspaceID, Name: name, OmitWorkspace: req.OmitWorkspace, Progress: req.Progress.adapt()})
 	if err != nil {
 		return nil, causeOf(ctx, err)

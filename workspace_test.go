@@ -225,6 +225,21 @@ func operationsOn(t *testing.T, p *Pyro, id string) (workspace, vm map[string]fu
 		}
 }
 
+// TestEveryOperationAcceptsNames checks that an ambiguous name is the cause of each error, so that
+// the operation looks names up.
+func TestEveryOperationAcceptsNames(t *testing.T) {
+	p := withWorkspaces(t)
+	for range 2 {
+		p.create(t, func(r *CreateWorkspaceRequest) { r.Name = "twin" })
+	}
+	all, _ := operationsOn(t, p, "twin")
+	for name, call := range all {
+		if err := call(); KindOf(err) != Precondition || !strings.Contains(err.Error(), "2 workspaces have this name") {
+			t.Errorf("%s: %s: %v", name, KindOf(err), err)
+		}
+	}
+}
+
 func TestUnknownIDs(t *testing.T) {
 	p := withWorkspaces(t)
 	vm, err := p.CreateVM(t.Context(), CreateVMRequest{Environment: "debian:12", AllowHostCompat: true})
