@@ -18,8 +18,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// TestPassiveCalls checks that passive calls are no use of a sandbox. During such a call, it is not
-// paused.
+// TestPassiveCalls checks that passive calls do not count as use. During such a call, the sandbox is
+// not paused.
 func TestPassiveCalls(t *testing.T) {
 	f, h := newFakes(), &manualClock{now: time.Unix(1_000_000, 0)}
 	a := openAt(t, t.TempDir(), f, h)
@@ -44,7 +44,7 @@ func TestPassiveCalls(t *testing.T) {
 	list(looks)
 	h.pass(time.Second)
 	if !s.pauseDue() {
-		t.Error("a passive call was use")
+		t.Error("a passive call counted as use")
 	}
 	used, err := s.use(looks)
 	if err != nil {
@@ -56,7 +56,7 @@ func TestPassiveCalls(t *testing.T) {
 	used()
 	list(t.Context())
 	if s.pauseDue() {
-		t.Error("a call was no use")
+		t.Error("a call did not count as use")
 	}
 	if err := pause(t, a, "x"); err != nil {
 		t.Fatal(err)

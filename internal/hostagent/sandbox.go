@@ -26,7 +26,7 @@ type sandbox struct {
 	mu            sync.Mutex
 	rec           record
 	busy          int           // number of calls in progress.
-	looking       int           // the same for passive calls, which are no activity.
+	looking       int           // the same for passive calls, which do not count as activity.
 	saved         bool          // the file contains the current record.
 	gone          bool          // the sandbox was destroyed or became a template.
 	paused        bool          // last known state. If set, the sandbox uses neither memory nor processors.
@@ -76,8 +76,8 @@ func (s *sandbox) markResumed() {
 }
 
 // use marks the sandbox as active until the caller calls end. If a pause or resume is in progress,
-// use first waits for it to finish. A passive call is no activity. It only delays an automatic
-// pause until its end.
+// use first waits for it to finish. A passive call does not count as activity. It only delays an
+// automatic pause until its end.
 func (s *sandbox) use(ctx context.Context) (end func(), err error) {
 	s.mu.Lock()
 	for s.transition != nil {

@@ -80,7 +80,7 @@ func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 		s.write(ctx, err)
 		return
 	}
-	if role == store.RoleViewer && passive.Marked(r) { // other operations change something, which is use
+	if role == store.RoleViewer && passive.Marked(r) { // other operations change something, which counts as use
 		ctx = huma.WithContext(ctx, passive.Context(ctx.Context()))
 	}
 	next(huma.WithValue(ctx, identityKey{}, i))

@@ -301,7 +301,7 @@ try {
 		await page.waitForRequest(/\/metrics\?range=10m$/);
 	});
 
-	await step("looking is no use of a sandbox", async () => {
+	await step("looking does not count as use", async () => {
 		await looks.getByRole("heading", { name: "This sandbox is paused" }).waitFor({ timeout: 120000 });
 		await looks.close();
 		await client("DELETE", `/v1/sandboxes/${unused.id}`);

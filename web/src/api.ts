@@ -173,5 +173,5 @@ const apiOf = (client: ReturnType<typeof newClient>) => ({
 
 export type Api = ReturnType<typeof apiOf>;
 export const api: Api = apiOf(newClient());
-/** passiveApi only looks: its requests are no use of a sandbox, and do not resume it. */
+/** passiveApi only looks: its requests do not count as use of a sandbox, and do not resume it. */
 export const passiveApi: Api = apiOf(newClient({ "Pyro-Passive": "true" }));
