@@ -18,8 +18,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// TestPassiveCalls checks that passive calls do not count as use. During such a call, the sandbox is
-// not paused.
+// TestPassiveCalls checks that passive calls do not count as use. During such a call, the sandbox
+// is not paused.
 func TestPassiveCalls(t *testing.T) {
 	f, h := newFakes(), &manualClock{now: time.Unix(1_000_000, 0)}
 	a := openAt(t, t.TempDir(), f, h)

@@ -111,7 +111,8 @@ func (k *killing) round(t *testing.T, kind int) {
 
 func (k *killing) moment() time.Duration { return time.Duration(k.random.IntN(40)) * time.Millisecond }
 
-// checkRunning checks whether a session still runs, as it should. It recovers the session if necessary.
+// checkRunning checks whether a session still runs, as it should. It recovers the session if
+// necessary.
 func (k *killing) checkRunning(t *testing.T, r *readBoth, should bool) {
 	t.Helper()
 	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(2 * time.Millisecond) {
