@@ -24,8 +24,10 @@ func links(o startConfig) boot.CreateLinksAndRoutesArgs {
 		return args
 	}
 	args.FilePayload = urpc.FilePayload{Files: []*os.File{o.link}}
+	// Without a queue, sending a datagram on a full link would never return. The sentry would wait
+	// for an event that nothing sends.
 	args.FDBasedLinks = []boot.FDBasedLink{{
-		Name: interfaceName, InterfaceIndex: 2, MTU: n.MTU, LinkAddress: n.MAC, NumChannels: 1, IsPacket: []bool{false}, QDisc: config.QDiscNone,
+		Name: interfaceName, InterfaceIndex: 2, MTU: n.MTU, LinkAddress: n.MAC, NumChannels: 1, IsPacket: []bool{false}, QDisc: config.QDiscFIFO,
 		Addresses: []boot.IPWithPrefix{{Address: n.Address.Addr().AsSlice(), PrefixLen: n.Address.Bits()}, {Address: n.Address6.Addr().AsSlice(), PrefixLen: n.Address6.Bits()}},
 		Routes:    []boot.Route{{Destination: netOf(n.Address)}, {Destination: netOf(n.Address6)}},
 		Neighbors: []boot.Neighbor{{IP: n.Gateway.AsSlice(), HardwareAddr: n.GatewayMAC}, {IP: n.Gateway6.AsSlice(), HardwareAddr: n.GatewayMAC}},
