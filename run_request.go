@@ -201,7 +201,7 @@ func checkStrings(argv []string, env map[string]string) error {
 	for _, a := range argv {
 		total += len(a) + 1
 		if strings.ContainsRune(a, 0) {
-			return invalid("an argument holds a NUL byte")
+			return invalid("an argument contains a NUL byte")
 		}
 	}
 	if len(argv) > 0 && argv[0] == "" {

@@ -74,7 +74,7 @@ func (p *Pyro) FollowLogs(ctx context.Context, req FollowLogsRequest) (*LogsEnd,
 		return nil, err
 	}
 	if req.Entry == nil {
-		return nil, invalid("entry is missing: it takes the commands")
+		return nil, invalid("the function entry is missing")
 	}
 	state, reason, err := p.workspaces.FollowHistory(ctx, req.WorkspaceID, func(c workspace.Command) error { return req.Entry(entryOf(c)) })
 	if err != nil {

@@ -41,7 +41,7 @@ func (p *Pyro) ForwardPorts(ctx context.Context, req ForwardPortsRequest) error 
 	var all []PublishedPort
 	for _, port := range req.Ports {
 		if port.GuestPort < 1 || port.GuestPort > 65535 || port.HostPort < 0 || port.HostPort > 65535 {
-			return invalid("%d:%d are not two ports", port.HostPort, port.GuestPort)
+			return invalid("%d:%d are not ports", port.HostPort, port.GuestPort)
 		}
 		dial := func(ctx context.Context) (net.Conn, error) {
 			return p.workspaces.DialPort(ctx, req.WorkspaceID, port.GuestPort)

@@ -9,7 +9,7 @@ import (
 )
 
 // errNoHandle is the error for a method call on a Workspace that this package did not return.
-var errNoHandle = fault.New(Invalid, "use workspace", "", "it has no connection to pyro: get it by Pyro.Workspace")
+var errNoHandle = fault.New(Invalid, "use workspace", "", "it has no connection to pyro: get it with Pyro.Workspace")
 
 // Workspace returns the workspace with the given id or name. The fields of the result show the
 // current state.

@@ -197,16 +197,16 @@ func TestInvalidRequests(t *testing.T) {
 		"list: outside":              {list("/etc"), Invalid, "is not below /workspace"},
 		"list: out of it":            {list("a/../../etc"), Invalid, "is not below /workspace"},
 		"list: beside it":            {list("/workspaces"), Invalid, "is not below /workspace"},
-		"list: NUL":                  {list("a\x00"), Invalid, "is no path"},
+		"list: NUL":                  {list("a\x00"), Invalid, "is not a path"},
 		"list: nothing there":        {list("none"), NotFound, "file does not exist"},
 		"read: outside":              {read("../etc/passwd", 0), Invalid, "is not below /workspace"},
-		"read: long path":            {read(strings.Repeat("a/", 2049), 0), Invalid, "is no path"},
+		"read: long path":            {read(strings.Repeat("a/", 2049), 0), Invalid, "is not a path"},
 		"read: negative":             {read("f", -1), Invalid, "max_bytes is -1: it must be 1 to 16777216"},
 		"read: too much":             {read("f", MaxReadBytes+1), Invalid, "max_bytes"},
 		"read: nothing there":        {read("none", 0), NotFound, "file does not exist"},
 		"read disk: no path":         {readDisk("", 0), Invalid, "path is missing"},
 		"read disk: too much":        {readDisk("f", MaxReadBytes+1), Invalid, "max_bytes"},
-		"read disk: NUL":             {readDisk("f\x00", 0), Invalid, "is no path"},
+		"read disk: NUL":             {readDisk("f\x00", 0), Invalid, "is not a path"},
 		"write: no path":             {write("", "x"), Invalid, "path is missing"},
 		"write: outside":             {write("/f", "x"), Invalid, "is not below /workspace"},
 		"write: the folder":          {write("/workspace/.", "x"), Invalid, "it is a folder"},
@@ -251,7 +251,7 @@ func TestInvalidRequests(t *testing.T) {
 		}, Invalid, "output_path is missing"},
 		"export disk: over something": {func(ctx context.Context) error {
 			return only(p.ExportWorkspaceDisk(ctx, ExportWorkspaceDiskRequest{WorkspaceID: id, OutputPath: source}))
-		}, Exists, "there is something already"},
+		}, Exists, "it already exists"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			if err := c.call(t.Context()); KindOf(err) != c.kind || !strings.Contains(err.Error(), c.says) {

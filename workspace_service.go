@@ -220,7 +220,7 @@ func (req *StartServiceRequest) readiness() (*workspace.Readiness, error) {
 		r.TCP = net.JoinHostPort(host, port)
 	case ReadyHTTP:
 		if !strings.HasPrefix(target, "http://") {
-			return nil, invalid("%q is not of the form http://HOST:PORT/PATH; for anything else there are tcp and command", target)
+			return nil, invalid("%q is not of the form http://HOST:PORT/PATH; use tcp or command for other checks", target)
 		}
 		r.HTTP = target
 	case ReadyCommand:

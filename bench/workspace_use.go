@@ -111,7 +111,7 @@ func (w *workspaces) comparedOf(k kind, tree string) error {
 	r, err := w.times(min(w.n, 5), func() error {
 		d, err := w.sdk.DiffWorkspace(w.ctx, pyro.DiffWorkspaceRequest{WorkspaceID: id})
 		if err == nil && len(d.Entries) != edited {
-			err = fmt.Errorf("the diff tells of %d files instead of %d", len(d.Entries), edited)
+			err = fmt.Errorf("the diff has %d files instead of %d", len(d.Entries), edited)
 		}
 		return err
 	}, func() error {

@@ -193,12 +193,12 @@ func redirects() (all []attack) {
 func gateways() (all []attack) {
 	for _, port := range []int{22, 80, 443, 2375, 8080} {
 		for _, gateway := range []string{"GATEWAY", "[GATEWAY6]"} {
-			all = append(all, attack{Name: fmt.Sprintf("port %d of %s", port, gateway), Do: "tcp", To: fmt.Sprintf("%s:%d", gateway, port), logged: "the gateway serves names only"})
+			all = append(all, attack{Name: fmt.Sprintf("port %d of %s", port, gateway), Do: "tcp", To: fmt.Sprintf("%s:%d", gateway, port), logged: "the gateway serves only DNS"})
 		}
 	}
 	for _, port := range []int{69, 123, 161, 1900} {
 		for _, gateway := range []string{"GATEWAY", "[GATEWAY6]"} {
-			all = append(all, attack{Name: fmt.Sprintf("port %d of %s by UDP", port, gateway), Do: "udp", To: fmt.Sprintf("%s:%d", gateway, port), logged: "the gateway serves names only"})
+			all = append(all, attack{Name: fmt.Sprintf("port %d of %s by UDP", port, gateway), Do: "udp", To: fmt.Sprintf("%s:%d", gateway, port), logged: "the gateway serves only DNS"})
 		}
 	}
 	return append(all,

@@ -39,7 +39,7 @@ func TestFollowAService(t *testing.T) {
 	if r := p.run(nil, "workspace", "service", "logs", id, "steps", "-f", "--json"); r.code != 2 || !strings.Contains(r.stdout, "--follow and --json exclude each other") {
 		t.Errorf("with --json: %+v", r)
 	}
-	p.fails(3, "there is none of this name", "workspace", "service", "logs", id, "none", "-f")
+	p.fails(3, "no service has this name", "workspace", "service", "logs", id, "none", "-f")
 
 	start("web", "echo up; sleep 1000")
 	f = follow("web")

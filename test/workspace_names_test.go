@@ -53,7 +53,7 @@ func TestNamesThatAreNotUTF8(t *testing.T) {
 		t.Errorf("the export has %q", got)
 	}
 	p.must("workspace", "cp", id+":"+below, out+"-copy")
-	p.fails(2, "is no path", "workspace", "file", "read", id, "file:///workspace/%zz")
+	p.fails(2, "is not a path", "workspace", "file", "read", id, "file:///workspace/%zz")
 	summary, _ := json.Marshal(p.object("workspace", "summary", id))
 	if !strings.Contains(string(summary), below) {
 		t.Errorf("the summary has no %s: %s", below, summary)

@@ -34,7 +34,7 @@ func TestPausedWorkspace(t *testing.T) {
 	}
 	for _, path := range []string{"kept", "/root/kept"} { // files in the root file system are not served, because they could be only in the saved state
 		r := p.run(nil, "workspace", "disk", "read", id, path)
-		if r.stdout != "one\n" && (path == "kept" || !strings.Contains(r.stderr, "it is paused, and what it changed outside of /workspace is in its memory")) {
+		if r.stdout != "one\n" && (path == "kept" || !strings.Contains(r.stderr, "it is paused, and its changes outside of /workspace are in its memory")) {
 			t.Errorf("%s on the disk of a paused one: %+v", path, r)
 		}
 	}
@@ -87,7 +87,7 @@ func TestAutoPause(t *testing.T) {
 		}
 	}
 	paused("after a command")
-	if w := p.object("workspace", "status", id); w["state_reason"] != "nothing was done with it for 1 s" || w["auto_pause_seconds"] != 1.0 {
+	if w := p.object("workspace", "status", id); w["state_reason"] != "it was not used for 1 s" || w["auto_pause_seconds"] != 1.0 {
 		t.Errorf("%v", w)
 	}
 

@@ -408,7 +408,7 @@ func TestWorkspaceDisk(t *testing.T) {
 	if e["disk_format"] != "ext4" || e["size_bytes"].(float64) != 16<<30 || e["allocated_bytes"].(float64) > 2<<30 {
 		t.Errorf("exported: %v", e)
 	}
-	p.fails(4, "there is something already", "workspace", "disk", "export", id, "--output", image)
+	p.fails(4, "it already exists", "workspace", "disk", "export", id, "--output", image)
 	if out, err := exec.Command("/usr/sbin/e2fsck", "-fn", image).CombinedOutput(); err != nil {
 		t.Errorf("e2fsck: %v: %s", err, out)
 	}

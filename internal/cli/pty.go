@@ -240,7 +240,7 @@ func claim(ctx context.Context, m *session.Manager, id, me string, take bool) (r
 	case held == "":
 		return func() { m.Detach(ending, id, me) }, ignoreEnded(m.Attach(ctx, id, me))
 	case !take:
-		return nil, fault.New(fault.Precondition, "attach to terminal", id, "the client %q holds it since %s", held, all[id].Since.Local().Format(time.DateTime)).
+		return nil, fault.New(fault.Precondition, "attach to terminal", id, "the client %q has had the lease since %s", held, all[id].Since.Local().Format(time.DateTime)).
 			WithHint("pyro pty attach %s --take", id)
 	}
 	fmt.Fprintf(os.Stderr, "taken over from %q\n", held)

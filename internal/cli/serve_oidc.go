@@ -44,7 +44,7 @@ func (o *oidcFlags) config() (*serve.OIDC, error) {
 	}
 	for _, d := range o.domains {
 		if !domainName.MatchString(strings.ToLower(d)) {
-			return nil, fault.Newf(fault.Invalid, "--oidc-allow-domain %q is no domain", fault.Printable(d)).WithHint("use a domain such as example.com")
+			return nil, fault.Newf(fault.Invalid, "--oidc-allow-domain %q is not a domain", fault.Printable(d)).WithHint("use a domain such as example.com")
 		}
 	}
 	c := &serve.OIDC{Issuer: o.issuer, ClientID: o.clientID, Domains: o.domains}

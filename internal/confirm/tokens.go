@@ -51,7 +51,7 @@ var (
 
 func redeemError(kind fault.Kind, text string) *fault.Error {
 	return fault.Newf(kind, "%s", text).WithHint("call confirm_dangerous_command with this " +
-		"command, owner and scope, and give its confirm_token once")
+		"command, owner and scope, and pass its confirm_token once")
 }
 
 var tokenForm = regexp.MustCompile(`^dc_[0-9a-f]{32}$`)

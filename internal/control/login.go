@@ -91,7 +91,7 @@ func (c *Control) NewKey(ctx context.Context, by Actor, name string, scopes []st
 	now := c.clock().UTC()
 	for _, s := range scopes {
 		if !slices.Contains(Scopes, s) {
-			return store.Key{}, secret.Value{}, fault.Newf(fault.Invalid, "%.40q is no scope: it must be %s", s, strings.Join(Scopes, " or "))
+			return store.Key{}, secret.Value{}, fault.Newf(fault.Invalid, "%.40q is not a scope: it must be %s", s, strings.Join(Scopes, " or "))
 		}
 	}
 	if !expires.IsZero() && !expires.After(now) {

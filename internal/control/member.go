@@ -68,7 +68,7 @@ func checkEmail(email string) (string, error) {
 	email = strings.ToLower(strings.TrimSpace(email))
 	a, err := mail.ParseAddress(email)
 	if err != nil || a.Address != email || len(email) > maxEmail {
-		return "", fault.Newf(fault.Invalid, "%.80q is no email address", email)
+		return "", fault.Newf(fault.Invalid, "%.80q is not an email address", email)
 	}
 	return email, nil
 }

@@ -47,7 +47,7 @@ func FuzzCheck(f *testing.F) {
 				t.Errorf("took %v", d)
 			}
 			for _, m := range v.Matches {
-				if m == "cannot be checked: a fault of the checker" {
+				if m == "cannot be checked: an internal error of the check" {
 					t.Error("a fault")
 				}
 			}
@@ -83,7 +83,7 @@ func FuzzLong(f *testing.F) {
 			t.Errorf("%q %d times took %v", unit, n, d)
 		}
 		for _, m := range v.Matches {
-			if m == "cannot be checked: a fault of the checker" {
+			if m == "cannot be checked: an internal error of the check" {
 				t.Error("a fault")
 			}
 		}

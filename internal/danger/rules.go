@@ -20,7 +20,7 @@ var harmful = []struct{ pattern, why string }{
 	{`killall5\b`, "ends all processes"},
 	{`(pkill|killall) (.* )?(\^?\.?\*?\$?|init|systemd|sshd)( |$)`,
 		"ends many processes, or those that the system needs"},
-	{`kill (.* )?1( |$)|kill .+ -1( |$)`, "ends all processes, or the first"},
+	{`kill (.* )?1( |$)|kill .+ -1( |$)`, "ends all processes, or init"},
 	{`(userdel|deluser)\b`, "removes a user"},
 	{`crontab (.* )?-\w*r`, "removes all jobs of cron"},
 	{`(iptables|ip6tables|nft|ufw) (.* )?(-F|-X|--flush|flush|reset|disable)\b`,
@@ -33,7 +33,7 @@ var harmful = []struct{ pattern, why string }{
 	{`(nvme|hdparm) (.* )?(format|sanitize|--security-erase|--trim-sector-ranges)`, "erases a disk"},
 	{`dd (.* )?if=/dev/zero\b`, "reads /dev/zero"},
 	{`dd (.* )?of=\x01`, "writes to an unknown file"},
-	{`mv (.* )?/dev/null( |$)`, "moves files into nothing"},
+	{`mv (.* )?/dev/null( |$)`, "moves files to /dev/null"},
 	{`fc\b`, "runs lines of the history"},
 	{`hash (.* )?-p`, "replaces a program"},
 }
@@ -80,11 +80,11 @@ var changes = []struct {
 	most   reach // operands with at most this reach are harmless; for overwrites, the method write decides
 	why    string
 }{
-	{"rm srm wipe", "r R --recursive", "", all, project, "removes recursively"},
+	{"rm srm wipe", "r R --recursive", "", all, project, "recursively removes"},
 	{"tar", "--remove-files", "fC", all, project, "removes"},
 	{"zip", "m --move", "b", all, project, "removes"},
 	{"rsync", "--remove-source-files", "", others, project, "removes"},
-	{"rimraf", "", "", all, project, "removes recursively"},
+	{"rimraf", "", "", all, project, "recursively removes"},
 	{"rm unlink", "", "", all, outside, "removes"},
 	{"chmod chown chgrp setfacl chattr", "r R --recursive", "", all, workdir,
 		"changes permissions or owners of"},

@@ -61,7 +61,7 @@ func attempt(v *Verdict, check func()) {
 		if why := recover(); why != nil {
 			text, ok := why.(limit)
 			if !ok {
-				text = "a fault of the checker"
+				text = "an internal error of the check"
 			}
 			v.add(false, "cannot be checked: %s", string(text))
 		}

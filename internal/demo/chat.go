@@ -212,13 +212,13 @@ func (e *endpoint) refused(resp *http.Response, body []byte) error {
 	case status == http.StatusNotFound && strings.Contains(said, "model"):
 		return fault.New(fault.NotFound, "ask for model", e.model, "%s", said).WithHint("ollama pull %s, or --model NAME", e.model)
 	case status == http.StatusNotFound:
-		return e.fault(fault.NotFound, "it serves no chat completions: %s", said).WithHint("--base-url URL with the /v1 at its end, and --model NAME of one that it has")
+		return e.fault(fault.NotFound, "it serves no chat completions: %s", said).WithHint("--base-url URL with /v1 at its end, and --model NAME of a model that it serves")
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return e.fault(fault.Permission, "%s: %s", resp.Status, said).WithHint("set OPENAI_API_KEY, which is sent to a --base-url that is given")
+		return e.fault(fault.Permission, "%s: %s", resp.Status, said).WithHint("set OPENAI_API_KEY, which pyro sends to the server in --base-url")
 	case status == http.StatusTooManyRequests:
 		return e.fault(fault.Exhausted, "%s: %s", resp.Status, said)
 	case status == http.StatusBadRequest && strings.Contains(said, "does not support tools"):
-		return fault.New(fault.Unsupported, "ask for model", e.model, "%s", said).WithHint("--model %s, or another that can call tools", DefaultModel)
+		return fault.New(fault.Unsupported, "ask for model", e.model, "%s", said).WithHint("--model %s, or another model that can call tools", DefaultModel)
 	}
 	return e.fault(fault.Unavailable, "%s: %s", resp.Status, said)
 }

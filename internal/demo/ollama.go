@@ -128,7 +128,7 @@ func (c *conversation) hold(ctx context.Context) error {
 			}
 		case isCall:
 			c.summary.Fallback = true
-			c.log("fallback", "the model wrote its call as text; it is taken for one")
+			c.log("fallback", "the model wrote its tool call as text; pyro runs it as a call")
 			result, err := c.call(ctx, c.tool.Name, written)
 			if err != nil {
 				return err
@@ -142,7 +142,7 @@ func (c *conversation) hold(ctx context.Context) error {
 		return err
 	}
 	return fault.New(fault.Exhausted, "ask for model", c.req.Model, "it called the tool %d times in a row and did not answer", c.summary.Rounds).
-		WithHint("--model NAME of another that can call tools")
+		WithHint("--model NAME of another model that can call tools")
 }
 
 // end processes the model's final answer. It returns an error if the model did not use the tool.
@@ -152,8 +152,8 @@ func (c *conversation) end(answer string) error {
 		return err
 	}
 	if c.summary.Commands == 0 {
-		return fault.New(fault.Unsupported, "ask for model", c.req.Model, "it answered without having run a command by %s", c.tool.Name).
-			WithHint("--model NAME of another that can call tools, such as llama3.1:8b or qwen2.5:7b")
+		return fault.New(fault.Unsupported, "ask for model", c.req.Model, "it answered without running a command with %s", c.tool.Name).
+			WithHint("--model NAME of another model that can call tools, such as llama3.1:8b or qwen2.5:7b")
 	}
 	c.summary.Answer = c.clean(answer)
 	return nil
@@ -171,7 +171,7 @@ func (c *conversation) fatalError() error {
 // answerCalls runs the calls in a message and appends their results to the conversation.
 func (c *conversation) answerCalls(ctx context.Context, m message) error {
 	if len(m.ToolCalls) > maxCalls {
-		return fault.New(fault.Exhausted, "ask for model", c.req.Model, "it wants %d calls at once, more than %d", len(m.ToolCalls), maxCalls)
+		return fault.New(fault.Exhausted, "ask for model", c.req.Model, "it requested %d calls at once: at most %d", len(m.ToolCalls), maxCalls)
 	}
 	for i := range m.ToolCalls {
 		m.ToolCalls[i].Type = "function"

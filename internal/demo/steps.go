@@ -226,7 +226,7 @@ func (t *tour) network(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if r.ExitCode != 0 || strings.Count(r.Stdout, ": not reached\n") != 4 || strings.Contains(r.Stdout, ": reached") {
-		return r.Stdout + r.Stderr, unexpected("something was reached, or could not be tried (exit code %d)", r.ExitCode)
+		return r.Stdout + r.Stderr, unexpected("an address was reached, or the test did not run (exit code %d)", r.ExitCode)
 	}
 	return r.Stdout, nil
 }
@@ -234,7 +234,7 @@ func (t *tour) network(ctx context.Context) (string, error) {
 // delete returns the step that deletes the demo's workspaces. It is the last one, and the tour
 // always runs it.
 func (t *tour) delete() step {
-	return step{"delete", "the workspace is removed, with all that it holds", t.says("pyro workspace delete ID"), func(ctx context.Context) (string, error) {
+	return step{"delete", "the workspace and its files are removed", t.says("pyro workspace delete ID"), func(ctx context.Context) (string, error) {
 		if _, err := t.pyro.DeleteWorkspace(ctx, t.id); err != nil {
 			return "", err
 		}

@@ -26,7 +26,7 @@ func Program(given string) (string, error) {
 	if given != "" {
 		path, err := filepath.Abs(given)
 		if err == nil && !isProgram(path) {
-			err = fault.New(fault.Unavailable, "find the command pyro", path, "it is no program").WithHint("set PYRO_PROGRAM to the path of pyro")
+			err = fault.New(fault.Unavailable, "find the command pyro", path, "it is not a program").WithHint("set PYRO_PROGRAM to the path of pyro")
 		}
 		return path, err
 	}

@@ -110,7 +110,7 @@ func environments(ctx context.Context, store *environment.Store) Check {
 		}
 	}
 	if len(installed) == 0 {
-		return Check{name, Warn, "none is installed: the first run pulls the one it names", "pyro env pull debian:12"}
+		return Check{name, Warn, "none is installed; the first run pulls its environment", "pyro env pull debian:12"}
 	}
 	return Check{Name: name, Status: OK, Detail: strings.Join(installed, ", ")}
 }
@@ -137,5 +137,5 @@ func leftovers(d dirs.Dirs) Check {
 	if n == 0 {
 		return Check{Name: name, Status: OK, Detail: "none"}
 	}
-	return Check{Name: name, Status: OK, Detail: fmt.Sprintf("removed, of machines whose pyro was killed: %d", n)}
+	return Check{Name: name, Status: OK, Detail: fmt.Sprintf("removed leftovers of killed machines: %d", n)}
 }

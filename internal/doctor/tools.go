@@ -88,10 +88,10 @@ func cgroups() Check {
 	const name = "cgroups"
 	parent, err := cgroup.Find()
 	if err != nil {
-		return failed(name, Warn, fmt.Errorf("machines under gvisor can't be bounded: %w", err))
+		return failed(name, Warn, fmt.Errorf("machines under gvisor can't be limited: %w", err))
 	}
 	if missing := parent.Missing(); len(missing) > 0 {
-		return Check{Name: name, Status: Warn, Detail: "machines under gvisor are bounded, but not by " + strings.Join(missing, " and ")}
+		return Check{Name: name, Status: Warn, Detail: "machines under gvisor are limited, but not by " + strings.Join(missing, " and ")}
 	}
-	return Check{Name: name, Status: OK, Detail: "machines under gvisor can be bounded"}
+	return Check{Name: name, Status: OK, Detail: "machines under gvisor can be limited"}
 }

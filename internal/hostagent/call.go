@@ -33,7 +33,7 @@ func (h hostService) Call(ctx context.Context, req *connect.Request[pb.CallReque
 	o, ok := h.agent.options.Operations[m.Method]
 	switch {
 	case !ok:
-		return fault.New(fault.Unsupported, "call", fault.Printable(m.Method[:min(len(m.Method), 80)]), "it is no operation that can be called on a sandbox")
+		return fault.New(fault.Unsupported, "call", fault.Printable(m.Method[:min(len(m.Method), 80)]), "it is not an operation for sandboxes")
 	case len(m.Params) > maxParams:
 		return fault.New(fault.Exhausted, "call", m.Method, "the params have %d bytes: the limit is %d", len(m.Params), maxParams)
 	}

@@ -53,7 +53,7 @@ func (f fake) Open(_ context.Context, tag string, c program.Command) (workspace.
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if slices.ContainsFunc(f.shells, func(s *fakeShell) bool { is := s.now(); return is.Tag == tag && is.EndedAt.IsZero() }) {
-		return workspace.Shell{}, fault.Newf(fault.Exists, "one that runs has the tag")
+		return workspace.Shell{}, fault.Newf(fault.Exists, "a running program has the tag")
 	}
 	f.shells = slices.DeleteFunc(f.shells, func(s *fakeShell) bool { return s.now().Tag == tag })
 	n := len(f.shells) + 1

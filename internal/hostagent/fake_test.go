@@ -186,7 +186,7 @@ func (f *fakes) DeleteTemplate(_ context.Context, id string) error {
 
 func (f *fakes) Connect(_ context.Context, id string) (Machine, error) {
 	if !f.Running(id) {
-		return nil, fault.Newf(fault.Precondition, "it does not run")
+		return nil, fault.Newf(fault.Precondition, "it is not running")
 	}
 	return fake{f}, nil
 }

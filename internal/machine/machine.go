@@ -76,7 +76,7 @@ type Features struct {
 
 // ErrOutOfMemory is the reason if a machine ended because it used more memory than Spec.MemMiB. See
 // [Features].OOMKiller. Errors wrap it.
-var ErrOutOfMemory = errors.New("the machine took more memory than it has, and the host's kernel ended it")
+var ErrOutOfMemory = errors.New("the machine exceeded its memory, and the host's kernel killed it")
 
 // Driver starts machines of one isolation level. It is safe for concurrent use, even by many
 // processes at once.

@@ -190,7 +190,7 @@ func (s *Stack) decide(protocol string, to netip.AddrPort) (Record, bool) {
 		rec.Name = names[0]
 	}
 	if p := s.cfg.Plan; to.Addr() == p.Gateway || to.Addr() == p.Gateway6 {
-		s.refuse(rec, "the gateway serves names only")
+		s.refuse(rec, "the gateway serves only DNS")
 		return rec, false
 	}
 	if to.Port() == egress.DNSOverTLSPort {

@@ -16,7 +16,7 @@ func detached() []Operation {
 	read := operation("read_command", "ReadCommand", (*pyro.Pyro).ReadCommand).remote(NeedsMachine).
 		tool("command_read", "Read a command", "Read the output and the state of a command from a cursor.", mcp.Reads, argWorkspace, sequence,
 			mcp.String("cursor", "next_cursor of the previous read"), mcp.Integer("max_chars", "of each stream", 1, pyro.MaxReadChars).Default(agentChars),
-			mcp.Integer("wait_seconds", "wait so long for new output", 0, pyro.MaxReadWaitSeconds).Default(0))
+			mcp.Integer("wait_seconds", "wait this long for new output", 0, pyro.MaxReadWaitSeconds).Default(0))
 	wait := operation("wait_command", "pyro workspace wait", (*pyro.Pyro).WaitCommand).remote(NeedsMachine).
 		tool("command_wait", "Wait for a command", "Wait for the end of a command. If it still runs then, call again.", mcp.Reads, argWorkspace, sequence, argTimeout)
 	return []Operation{

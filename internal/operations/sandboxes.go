@@ -105,7 +105,7 @@ func createSandbox(t Tool, to Sandboxes) mcp.Tool {
 	t.Args = []mcp.Arg{
 		mcp.String("environment", "such as debian:12, or the name of a template").Require(),
 		mcp.Integer("vcpu_count", "", 1, pyro.MaxVCPUCount).Default(pyro.DefaultVCPUCount), mcp.Integer("mem_mib", "", pyro.MinMemMiB, 0).Default(pyro.DefaultMemMiB),
-		mcp.Integer("ttl_seconds", "pause it after so long without use; default: never", 1, pyro.MaxSeconds), mcp.StringMap("labels", ""),
+		mcp.Integer("ttl_seconds", "pause it after this time without use; default: never", 1, pyro.MaxSeconds), mcp.StringMap("labels", ""),
 		mcp.Integer("disk_mib", "size of /workspace", pyro.MinDiskMiB, pyro.MaxDiskMiB).Default(pyro.DefaultDiskMiB),
 	}
 	return controlled(to.Create)(t)

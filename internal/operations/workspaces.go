@@ -36,7 +36,7 @@ func workspaces(folder string) []Operation {
 			tool("workspace_status", "Show a workspace", "Show the state and settings of a workspace.", mcp.Reads, argWorkspace).core().remote(NeedsRecords),
 		operation("stats_workspaces", "pyro workspace stats", (*pyro.Pyro).StatsWorkspaces),
 		operation("update_workspace", "pyro workspace update", (*pyro.Pyro).UpdateWorkspace).
-			tool("workspace_update", "Change a workspace", "Change the name, labels and settings of a workspace. applies_at_next_start names those that wait for a stop and a start.", mcp.Replaces,
+			tool("workspace_update", "Change a workspace", "Change the name, labels and settings of a workspace. applies_at_next_start lists the settings that need a stop and a start.", mcp.Replaces,
 				argWorkspace, mcp.String("name", ""), mcp.Boolean("clear_name", ""), mcp.StringMap("labels", "to set"), mcp.Strings("clear_labels", "keys to remove"),
 				mcp.Integer("vcpu_count", "", 1, pyro.MaxVCPUCount), mcp.Integer("mem_mib", "", pyro.MinMemMiB, 0), mcp.Integer("ttl_seconds", "", 1, pyro.MaxSeconds),
 				mcp.String("network_policy", "", string(pyro.NetworkOff), string(pyro.NetworkEgress), string(pyro.NetworkPublished)),

@@ -8,7 +8,7 @@ import (
 )
 
 // ErrFull is the error from writes to a [Bounded] whose budget is used up.
-var ErrFull = errors.New("there is more output than is accepted")
+var ErrFull = errors.New("the output exceeds the limit")
 
 // Budget is a number of bytes that several Bounded can share.
 type Budget struct{ left int }

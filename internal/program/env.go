@@ -15,7 +15,7 @@ func CheckEnv(variables map[string]string, limit int) error {
 	for name, value := range variables {
 		total += len(name) + len(value) + 2
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
-			return fault.Newf(fault.Invalid, "%.80q is no environment variable", name)
+			return fault.Newf(fault.Invalid, "%.80q is not an environment variable", name)
 		}
 	}
 	if total > limit {

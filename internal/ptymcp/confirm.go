@@ -34,7 +34,7 @@ func (s *Server) redeem(c confirmation, r confirm.Request) error {
 }
 
 var errUnconfirmed = fault.Newf(fault.Permission, "dangerous command detected; confirmation token required").
-	WithHint("call confirm_dangerous_command with this command, cwd, env, owner and scope, and a justification; give its confirm_token as dangerous_confirm_token")
+	WithHint("call confirm_dangerous_command with this command, cwd, env, owner and scope, and a justification; pass its confirm_token as dangerous_confirm_token")
 
 // consent asks a person whether to allow a command that has no valid confirmation. If the client
 // can't ask, consent returns the error unconfirmed.

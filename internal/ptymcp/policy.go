@@ -70,9 +70,9 @@ func (s *Server) checkOwner(info session.Info, owner string) error {
 	case !s.config.RequireOwner || owner == info.Owner && owner != "":
 		return nil
 	case owner == "":
-		return fault.New(fault.Permission, "use session", info.ID, "owner is required for this session").WithHint("give the same owner as to pty_spawn")
+		return fault.New(fault.Permission, "use session", info.ID, "owner is required for this session").WithHint("pass the same owner as to pty_spawn")
 	case info.Owner != "":
-		return fault.New(fault.Permission, "use session", info.ID, "session owner mismatch").WithHint("give the same owner as to pty_spawn")
+		return fault.New(fault.Permission, "use session", info.ID, "session owner mismatch").WithHint("pass the same owner as to pty_spawn")
 	}
 	return nil
 }
@@ -81,7 +81,7 @@ func (s *Server) checkOwner(info session.Info, owner string) error {
 // that name no session.
 func (s *Server) requireOwner(owner, what string) error {
 	if s.config.RequireOwner && owner == "" {
-		return fault.Newf(fault.Permission, "owner is required for %s", what).WithHint("choose a name, and give it in all calls")
+		return fault.Newf(fault.Permission, "owner is required for %s", what).WithHint("choose a name, and pass it in all calls")
 	}
 	return nil
 }

@@ -19,8 +19,8 @@ const (
 )
 
 func (s *Server) resources() []mcp.Resource {
-	list := mcp.Resource{URI: sessionsURI, Name: "sessions", Description: "The sessions, as pty_list tells of them.", MIME: "application/json", Read: s.readSessions}
-	screen := mcp.Resource{URI: screenURI, Name: "screen", Description: "What a person would see of a session.", MIME: "text/plain", Read: s.readScreen}
+	list := mcp.Resource{URI: sessionsURI, Name: "sessions", Description: "The sessions, in the form of pty_list.", MIME: "application/json", Read: s.readSessions}
+	screen := mcp.Resource{URI: screenURI, Name: "screen", Description: "The text on the screen of a session.", MIME: "text/plain", Read: s.readScreen}
 	of := func(r mcp.Resource, name string) mcp.Resource {
 		r.URI, r.Name = r.URI+"?owner={owner}", name
 		return r
@@ -33,7 +33,7 @@ func (s *Server) resources() []mcp.Resource {
 func (s *Server) reads(ctx context.Context, uri string) (path string, may func(session.Info) bool, err error) {
 	u, err := url.Parse(uri)
 	if err != nil {
-		return "", nil, fault.New(fault.Invalid, "read resource", "", "%.200q is no URI", uri)
+		return "", nil, fault.New(fault.Invalid, "read resource", "", "%.200q is not a URI", uri)
 	}
 	owner := u.Query().Get("owner")
 	return u.Path, func(info session.Info) bool {
@@ -70,7 +70,7 @@ func (s *Server) readScreen(ctx context.Context, uri string) (string, error) {
 		return "", err
 	}
 	if !may(info) {
-		return "", fault.New(fault.Permission, "read resource", info.ID, "no tool was called with its owner by this connection").WithHint("%s?owner=NAME", uri)
+		return "", fault.New(fault.Permission, "read resource", info.ID, "this connection has called no tool with its owner").WithHint("%s?owner=NAME", uri)
 	}
 	look, err := currentScreen(ctx, info)
 	if err != nil {

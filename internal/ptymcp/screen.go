@@ -48,14 +48,14 @@ func currentScreen(ctx context.Context, info session.Info) (*session.Look, error
 func finalScreen(info session.Info) (*session.Look, error) {
 	log, err := info.Folder.Log(session.Output)
 	if err != nil {
-		return nil, fault.Wrap(err, "look at session", info.ID)
+		return nil, fault.Wrap(err, "show session", info.ID)
 	}
 	defer log.Close()
 	drawn := terminal.New(info.Size.Cols, info.Size.Rows, 0)
 	for at := log.Start(); ; {
 		p, err := log.Read(at, 16<<10)
 		if err != nil {
-			return nil, fault.Wrap(err, "look at session", info.ID)
+			return nil, fault.Wrap(err, "show session", info.ID)
 		}
 		drawn.Write(p.Data)
 		if at = p.Next; !p.More || len(p.Data) == 0 {

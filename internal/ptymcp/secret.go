@@ -139,7 +139,7 @@ func readSecret(path string) (v secret.Value, err error) {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return v, errors.Join(err, fault.Newf(fault.Invalid, "%.200q is no file", path))
+		return v, errors.Join(err, fault.Newf(fault.Invalid, "%.200q is not a file", path))
 	}
 	b, err := io.ReadAll(io.LimitReader(f, session.MaxSecret+2))
 	return secret.New(strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")), err
@@ -166,9 +166,9 @@ func askSecret(ctx context.Context, info session.Info, why string) error {
 	case typed || err != nil:
 		return fault.Wrap(err, "ask for secret", info.ID)
 	case answer == mcp.NotAsked:
-		return fault.New(fault.Unsupported, "ask for secret", info.ID, "this client can't ask a person").WithHint("have the person run %s, and call this again", how)
+		return fault.New(fault.Unsupported, "ask for secret", info.ID, "this client can't ask a person").WithHint("ask the person to run %s, then call this again", how)
 	case answer == mcp.No:
 		return errDeclined
 	}
-	return fault.New(fault.Precondition, "ask for secret", info.ID, "the person agreed, but typed nothing").WithHint("have them run %s, and call this again", how)
+	return fault.New(fault.Precondition, "ask for secret", info.ID, "the person agreed, but typed nothing").WithHint("ask them to run %s, then call this again", how)
 }

@@ -179,10 +179,10 @@ func realFolder(name string) (string, error) {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return "", fault.Wrap(err, "use cwd", fault.Printable(name[:min(len(name), 200)]))
 	case err != nil: // such as a cycle of links, or a name that is too long
-		return "", fault.New(fault.Invalid, "use cwd", fault.Printable(name[:min(len(name), 200)]), "it is no folder")
+		return "", fault.New(fault.Invalid, "use cwd", fault.Printable(name[:min(len(name), 200)]), "it is not a folder")
 	}
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
-		return "", fault.New(fault.Invalid, "use cwd", path, "it is no folder")
+		return "", fault.New(fault.Invalid, "use cwd", path, "it is not a folder")
 	}
 	return path, nil
 }

@@ -123,7 +123,7 @@ func describe(ctx context.Context, info session.Info, claim leaseFields) (*statu
 	for i, stream := range []session.Stream{session.Output, session.Stdout, session.Stderr} {
 		var err error
 		if all[i], err = countsOf(info, stream); err != nil {
-			return nil, fault.Wrap(err, "look at session", info.ID)
+			return nil, fault.Wrap(err, "show session", info.ID)
 		}
 	}
 	st := &status{

@@ -35,7 +35,7 @@ func (s *Server) write(ctx context.Context, req writeRequest, _ func(string)) (m
 		return "", err
 	}
 	if req.Data == "" && len(req.Keys) == 0 {
-		return "", fault.Newf(fault.Invalid, "data is required, or keys")
+		return "", fault.Newf(fault.Invalid, "data or keys is required")
 	}
 	return done, s.typeIn(ctx, info, req.ClientID, req.typing)
 }

@@ -50,7 +50,7 @@ type client struct {
 
 var (
 	errDisconnected = fault.Newf(fault.Canceled, "the client has disconnected")
-	errSlow         = fault.Newf(fault.Timeout, "the call did not end within the time that remains after the end of the input")
+	errSlow         = fault.Newf(fault.Timeout, "the call did not end in time after the end of the input")
 	errCanceled     = fault.Newf(fault.Canceled, "the client cancelled the call")
 )
 

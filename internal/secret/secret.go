@@ -103,7 +103,7 @@ func (s Secret) Check() error {
 	}
 	for _, c := range []byte(text) {
 		if c == 0 {
-			return wrong("it holds a NUL, which an environment variable can't")
+			return wrong("it contains a NUL byte, which an environment variable can't contain")
 		}
 	}
 	return nil

@@ -120,7 +120,7 @@ func (s *Server) newEventStream(ctx context.Context, in *eventsIn) (*eventStream
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
-		return nil, fault.Newf(fault.Invalid, "%q is no ID of an event", fault.Printable(text)).WithHint("send the ID of an event, or none")
+		return nil, fault.Newf(fault.Invalid, "%q is not the ID of an event", fault.Printable(text)).WithHint("send the ID of an event, or none")
 	}
 	e.after, e.resume = n, true
 	return e, nil

@@ -85,7 +85,7 @@ func (s *Server) streamFile(ctx context.Context, in *uploaded) error {
 func badForm(err error, otherwise string) error {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fault.Newf(fault.Invalid, "nothing came for %v", quiet)
+		return fault.Newf(fault.Invalid, "no data arrived for %v", quiet)
 	case err != nil && !errors.Is(err, io.EOF):
 		return fault.Newf(fault.Invalid, "read the form: %w", err)
 	}

@@ -176,7 +176,7 @@ func (s *Server) endOIDC(r *http.Request, p *provider) (v control.Session, err e
 	q := r.URL.Query()
 	switch {
 	case !ok || subtle.ConstantTimeCompare([]byte(a.state), []byte(q.Get("state"))) != 1:
-		return v, fault.Newf(fault.Permission, "this browser has begun no such login, or too long ago").WithHint("log in again")
+		return v, fault.Newf(fault.Permission, "this browser has not started this login, or the login has expired").WithHint("log in again")
 	case q.Get("error") != "":
 		return v, fault.Newf(fault.Permission, "the OpenID provider refused the login: %.200q", q.Get("error")+" "+q.Get("error_description")).WithHint("log in again")
 	}

@@ -139,7 +139,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !strings.HasPrefix(r.URL.Path, "/") { // http.ServeMux has no JSON error for such a target
-		writeError(w, refusal(http.StatusBadRequest, "the target of the request is no path", ""))
+		writeError(w, refusal(http.StatusBadRequest, "the target of the request is not a path", ""))
 		return
 	}
 	if strings.HasSuffix(r.URL.Path, streamWrite) {

@@ -91,7 +91,7 @@ type socket struct {
 }
 
 var (
-	errGone    = errors.New("the client has gone")
+	errGone    = errors.New("the client has disconnected")
 	errStopped = errors.New("the client ended it")
 )
 

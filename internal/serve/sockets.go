@@ -206,7 +206,7 @@ func bindSocket[In any](s *Server, o huma.Operation, sandbox func(*In) string, u
 func (s *Server) authenticateFrame(c *socket, r *http.Request, role store.Role) (*http.Request, error) {
 	c.conn.SetReadLimit(maxFirstFrame)
 	late := time.AfterFunc(firstFrame, func() {
-		c.finish(unauthenticated("no frame with an API key came within 5 s"))
+		c.finish(unauthenticated("no frame with an API key arrived within 5 s"))
 	})
 	defer late.Stop()
 	f, err := c.next()

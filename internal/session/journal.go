@@ -73,7 +73,7 @@ func openLog(s Spec, name string) (*os.File, error) {
 	}
 	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() { // a write to a FIFO could block
 		file.Close()
-		return nil, errors.Join(err, fmt.Errorf("%s is no regular file", path))
+		return nil, errors.Join(err, fmt.Errorf("%s is not a regular file", path))
 	}
 	return file, nil
 }

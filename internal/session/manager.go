@@ -82,7 +82,7 @@ func (m *Manager) spawn(ctx context.Context, s Spec, most int) (Info, error) {
 	}
 	for _, other := range running {
 		if s.Name != "" && other.Name == s.Name && other.Owner == s.Owner {
-			return Info{}, fault.Newf(fault.Exists, "a session of this name runs: %s", other.ID).WithHint("pty_resume returns it, pty_close ends it")
+			return Info{}, fault.Newf(fault.Exists, "a session with this name is running: %s", other.ID).WithHint("pty_resume returns it, pty_close ends it")
 		}
 	}
 	if len(running) >= most {
@@ -252,7 +252,7 @@ func (m *Manager) Find(name, owner string) (Info, error) {
 		}
 	}
 	if found < 0 || name == "" {
-		return Info{}, fault.New(fault.NotFound, "find session", name, "there is none of this name and owner").WithHint("pty_list")
+		return Info{}, fault.New(fault.NotFound, "find session", name, "no session has this name and owner").WithHint("pty_list")
 	}
 	return all[found], nil
 }

@@ -38,7 +38,7 @@ func CheckSecret(v secret.Value) error {
 	case !utf8.ValidString(text):
 		return wrong("it is not UTF-8")
 	case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return wrong("it holds a control character, or more than one line")
+		return wrong("it contains a control character, or more than one line")
 	}
 	return nil
 }
@@ -55,7 +55,7 @@ func (f Folder) AddSecret(v secret.Value) error {
 		}
 	}
 	if len(values) >= maxSecrets {
-		return fault.Newf(fault.Exhausted, "%d secrets were typed into it already", len(values)).WithHint("pty_spawn another")
+		return fault.Newf(fault.Exhausted, "the limit of %d secrets of a session is reached", len(values)).WithHint("pty_spawn another")
 	}
 	key, err := f.key()
 	if err != nil {

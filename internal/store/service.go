@@ -124,7 +124,7 @@ func (s *Store) Service(ctx context.Context, id, name string) (Service, error) {
 	}
 	v, err := scanService(db.QueryRowContext(ctx, "SELECT "+serviceColumns+" FROM services WHERE workspace_id = $1 AND name = $2", id, name))
 	if errors.Is(err, sql.ErrNoRows) {
-		return v, fault.New(fault.NotFound, "find service", name, "there is none of this name").WithHint("%s", fault.Act("service_list", "pyro workspace service list %s", id))
+		return v, fault.New(fault.NotFound, "find service", name, "no service has this name").WithHint("%s", fault.Act("service_list", "pyro workspace service list %s", id))
 	}
 	return v, s.fault(err)
 }

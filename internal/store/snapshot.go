@@ -37,7 +37,7 @@ func (s *Store) AddSnapshot(ctx context.Context, id string, snapshot Snapshot, d
 		if n, err := r.RowsAffected(); err != nil || n == 1 {
 			return err
 		}
-		return fault.New(fault.Exists, "create snapshot", snapshot.Name, "the workspace has one of this name").
+		return fault.New(fault.Exists, "create snapshot", snapshot.Name, "the workspace has a snapshot with this name").
 			WithHint("%s", fault.Act("snapshot_delete", "pyro workspace snapshot delete %s %s", id, snapshot.Name).Taking("snapshot_name %q", snapshot.Name))
 	})
 }
@@ -95,5 +95,5 @@ func (s *Store) DeleteSnapshot(ctx context.Context, id, name string, events ...E
 }
 
 func noSnapshot(id, name string) error {
-	return fault.New(fault.NotFound, "find snapshot", name, "workspace %s has none of this name", id).WithHint("%s", fault.Act("snapshot_list", "pyro workspace snapshot list %s", id))
+	return fault.New(fault.NotFound, "find snapshot", name, "workspace %s has no snapshot with this name", id).WithHint("%s", fault.Act("snapshot_list", "pyro workspace snapshot list %s", id))
 }

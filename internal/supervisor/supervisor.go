@@ -154,7 +154,7 @@ func Start(ctx context.Context, cfg Config) (*Machine, error) {
 	}
 	if cfg.TTL > 0 {
 		m.ttl = time.AfterFunc(cfg.TTL, func() {
-			m.end(fault.New(fault.Timeout, "run machine", id, "its time to live of %s is over", cfg.TTL).WithHint("--ttl-seconds gives it longer"))
+			m.end(fault.New(fault.Timeout, "run machine", id, "its time to live of %s is over", cfg.TTL).WithHint("use a larger --ttl-seconds"))
 		})
 	}
 	m.slot = time.AfterFunc(slotGrace, slot.Release)

@@ -46,7 +46,7 @@ func clientOfEnvironment() (*client, error) {
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fault.Newf(fault.Invalid, "OTEL_EXPORTER_OTLP_ENDPOINT is no URL with http or https")
+		return nil, fault.Newf(fault.Invalid, "OTEL_EXPORTER_OTLP_ENDPOINT is not an http or https URL")
 	}
 	if p := environment("PROTOCOL"); p != "" && p != "http/protobuf" {
 		return nil, fault.Newf(fault.Unsupported, "OTEL_EXPORTER_OTLP_PROTOCOL is %q: pyro supports only http/protobuf", fault.Printable(p))

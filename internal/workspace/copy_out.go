@@ -184,7 +184,7 @@ func inFolder(target string, isFolder bool) (string, bool, error) {
 		return "", false, hostError(err, "copy to", target)
 	}
 	if isFolder != info.IsDir() {
-		return "", false, fault.New(fault.Precondition, "copy to", target, "it exists, and only one of both is a folder").WithHint("copy to another name")
+		return "", false, fault.New(fault.Precondition, "copy to", target, "it exists, and only one of the two is a folder").WithHint("copy to another name")
 	}
 	return target, true, nil
 }

@@ -33,7 +33,7 @@ func (m *Manager) offline(ctx context.Context, id, inside string) (*storage.View
 	switch {
 	case err != nil:
 	case elsewhere && !strings.HasPrefix(inside+"/", Path[1:]+"/"):
-		err = fault.New(fault.Precondition, "read the disk of workspace", id, "it is paused, and what it changed outside of %s is in its memory", Path).WithHint("%s", fault.Act("workspace_stop", "pyro workspace stop %s", id))
+		err = fault.New(fault.Precondition, "read the disk of workspace", id, "it is paused, and its changes outside of %s are in its memory", Path).WithHint("%s", fault.Act("workspace_stop", "pyro workspace stop %s", id))
 	default:
 		v, release, err = m.open(ctx, id)
 	}
@@ -218,7 +218,7 @@ func (m *Manager) ExportDisk(ctx context.Context, id, output string, force bool,
 		return DiskImage{}, err
 	}
 	if _, err := os.Lstat(absolute); err == nil && !force {
-		return DiskImage{}, fault.New(fault.Exists, "export disk to", absolute, "there is something already").WithHint("--force replaces it")
+		return DiskImage{}, fault.New(fault.Exists, "export disk to", absolute, "it already exists").WithHint("--force replaces it")
 	}
 	v, release, err := m.offline(ctx, id, ".")
 	if err != nil {

@@ -47,10 +47,10 @@ func Inside(name string) (string, error) {
 func fromUser(text string) (string, error) {
 	name, err := listing.Unescape(text)
 	if err != nil {
-		return "", fault.Newf(fault.Invalid, "%.100q is no path: %w", text, err)
+		return "", fault.Newf(fault.Invalid, "%.100q is not a path: %w", text, err)
 	}
 	if strings.ContainsRune(name, 0) || len(name) > listing.MaxPath {
-		return "", fault.Newf(fault.Invalid, "%.100q is no path", text)
+		return "", fault.Newf(fault.Invalid, "%.100q is not a path", text)
 	}
 	return name, nil
 }
@@ -146,7 +146,7 @@ func textOf(content []byte, most int, size int64) (Text, error) {
 
 func kindOfBytes(b []byte) string {
 	if bytes.IndexByte(b, 0) >= 0 {
-		return "it holds NUL bytes"
+		return "it contains NUL bytes"
 	}
 	return "it is not UTF-8"
 }

@@ -88,7 +88,7 @@ func (m *Manager) Fork(ctx context.Context, id, snapshot string, live bool, coun
 		return nil, err
 	}
 	if live && snapshot != "" {
-		return nil, fault.New(fault.Invalid, "fork workspace", id, "a snapshot has nothing that runs")
+		return nil, fault.New(fault.Invalid, "fork workspace", id, "a snapshot has no running programs")
 	}
 	if _, err := m.Sweep(ctx); err != nil {
 		return nil, err

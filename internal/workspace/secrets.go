@@ -29,7 +29,7 @@ func (m *Manager) seal(id string, some, always []secret.Secret) (sealed []store.
 			return nil, nil, err
 		}
 		if i > 0 && all[i-1].Name == one.Name {
-			return nil, nil, fault.New(fault.Invalid, "keep secret", one.Name, "there are two of this name")
+			return nil, nil, fault.New(fault.Invalid, "keep secret", one.Name, "two secrets have this name")
 		}
 		sealed = append(sealed, store.Secret{Name: one.Name, Source: string(one.Source), Sealed: key.Seal(id, one)})
 		names = append(names, store.SecretName{

@@ -79,7 +79,7 @@ func (m *Manager) takeSnapshot(ctx context.Context, w store.Workspace, name stri
 	}
 	all = slices.DeleteFunc(all, func(s store.Snapshot) bool { return temporary(s.Name) })
 	if len(all) >= MaxSnapshots && !temporary(name) {
-		return fault.New(fault.Exhausted, "create snapshot", name, "the workspace has %d snapshots, which is the most that it can have", len(all)).
+		return fault.New(fault.Exhausted, "create snapshot", name, "the workspace has %d snapshots, which is the maximum", len(all)).
 			WithHint("%s", fault.Act("snapshot_delete", "pyro workspace snapshot delete %s %s", w.ID, all[0].Name).Taking("snapshot_name %q", all[0].Name))
 	}
 	asleep := false
@@ -112,7 +112,7 @@ func (m *Manager) takeSnapshot(ctx context.Context, w store.Workspace, name stri
 	}
 	for _, s := range all {
 		if s.Name == name {
-			return fault.New(fault.Exists, "create snapshot", name, "there is one of this name").WithHint("%s", fault.Act("snapshot_delete", "pyro workspace snapshot delete %s %s", w.ID, name).Taking("snapshot_name %q", name))
+			return fault.New(fault.Exists, "create snapshot", name, "the workspace has a snapshot with this name").WithHint("%s", fault.Act("snapshot_delete", "pyro workspace snapshot delete %s %s", w.ID, name).Taking("snapshot_name %q", name))
 		}
 	}
 	s, err := disks.Prepare(ctx, w.Disks, whole)

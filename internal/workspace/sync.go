@@ -165,7 +165,7 @@ func pushOutside(ctx context.Context, c *remote.Client, folder string, stream io
 	return remote.Changed{Created: u.Files + u.Folders + u.Links - u.Replaced, Replaced: u.Replaced, Bytes: u.Bytes}, err
 }
 
-var errPushEnded = errors.New("the workspace takes no more")
+var errPushEnded = errors.New("the workspace accepts no more data")
 
 // Exported describes a completed export.
 type Exported struct {
@@ -266,9 +266,9 @@ func exportTarget(target string, kind listing.Kind, o ExportOptions) (exists boo
 	case folder && info.Mode()&fs.ModeSymlink != 0:
 		return false, fault.New(fault.Precondition, "export to", target, "it is a symbolic link, which an export does not follow").WithHint("name the folder that it points to")
 	case folder && !info.IsDir():
-		return false, fault.New(fault.Precondition, "export to", target, "it exists and is not a folder, and the export is one")
+		return false, fault.New(fault.Precondition, "export to", target, "it exists and is not a folder, but the export is one")
 	case !folder && info.IsDir():
-		return false, fault.New(fault.Precondition, "export to", target, "it is a folder, and the export is not one").WithHint("name a file in the folder")
+		return false, fault.New(fault.Precondition, "export to", target, "it is a folder, but the export is not one").WithHint("name a file in the folder")
 	case !folder && info.Mode()&^fs.ModePerm&fs.ModeType&^fs.ModeSymlink != 0:
 		return false, fault.New(fault.Precondition, "export to", target, "it is not a regular file")
 	}

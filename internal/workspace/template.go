@@ -49,7 +49,7 @@ func (m *Manager) MakeTemplate(ctx context.Context, id string, labels LabelFunc)
 		return err
 	}
 	if w.Disks.Checkpoint == "" {
-		return fault.New(fault.Precondition, op, id, "it does not run")
+		return fault.New(fault.Precondition, op, id, "it is not running")
 	}
 	disks, err := m.disks(w)
 	if err != nil {

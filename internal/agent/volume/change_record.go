@@ -26,7 +26,7 @@ var ErrDamaged = errors.New("the record of a change is damaged")
 
 // write writes the steps file in the state planned.
 func (c *change) write() error {
-	if err := c.beforeWrite("write down the steps"); err != nil {
+	if err := c.beforeWrite("record the steps"); err != nil {
 		return err
 	}
 	fd, err := unix.Openat(int(c.dir.Fd()), statePlanned, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)

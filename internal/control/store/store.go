@@ -97,7 +97,7 @@ func openSQLite(path string) (*Store, error) {
 func openPostgres(address string) (*Store, error) {
 	config, err := pgx.ParseConfig(address)
 	if err != nil {
-		return nil, fault.Newf(fault.Invalid, "it is no address of a PostgreSQL database").WithHint("postgres://USER:PASSWORD@HOST:PORT/DATABASE")
+		return nil, fault.Newf(fault.Invalid, "it is not the address of a PostgreSQL database").WithHint("postgres://USER:PASSWORD@HOST:PORT/DATABASE")
 	}
 	db := stdlib.OpenDB(*config)
 	db.SetMaxOpenConns(maxConnections)

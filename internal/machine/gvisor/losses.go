@@ -162,7 +162,7 @@ func exiting(pid int) bool {
 	return err == nil && n&isExiting != 0
 }
 
-var errLoss = errors.New("a process that gVisor's sentry runs the machine's programs in was killed")
+var errLoss = errors.New("a process of gVisor's sentry that runs the machine's programs was killed")
 
 // childrenOf lists the child processes of a process.
 func childrenOf(pid int) (all []int) {

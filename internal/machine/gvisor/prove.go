@@ -74,7 +74,7 @@ func exists(path string) bool {
 
 // try starts a sandbox that contains only the agent, and renews the agent's identity.
 func (d *Driver) try(ctx context.Context, h Helper, report progress.Func) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, proveTimeout, errors.New("the sandbox did not get ready in time"))
+	ctx, cancel := context.WithTimeoutCause(ctx, proveTimeout, errors.New("the sandbox was not ready in time"))
 	defer cancel()
 	agent, err := d.agentImage(ctx, report)
 	if err != nil {

@@ -49,9 +49,9 @@ func (was description) fits(now description) error {
 	case was.Shape.Root != now.Shape.Root:
 		return record.Differs("the environment", was.Shape.Root, now.Shape.Root)
 	case was.Shape.VCPUs != now.Shape.VCPUs:
-		return record.Differs("so many processors:", was.Shape.VCPUs, now.Shape.VCPUs)
+		return record.Differs("another number of processors:", was.Shape.VCPUs, now.Shape.VCPUs)
 	case was.Shape.MemMiB != now.Shape.MemMiB:
-		return record.Differs("so many MiB of memory:", was.Shape.MemMiB, now.Shape.MemMiB)
+		return record.Differs("another memory size in MiB:", was.Shape.MemMiB, now.Shape.MemMiB)
 	case was.Shape.Network != now.Shape.Network:
 		return record.Differs("a network:", was.Shape.Network, now.Shape.Network)
 	case was.Shape.Storage != now.Shape.Storage:

@@ -45,7 +45,7 @@ func (s *sandbox) writeRoot(ctx context.Context, to *os.File) error {
 	go func() {
 		n, err := io.Copy(to, io.LimitReader(near, maxRootFile+1))
 		if err == nil && n > maxRootFile {
-			err = fault.Newf(fault.Exhausted, "the changes of the machine's root are more than %d GiB", maxRootFile>>30)
+			err = fault.Newf(fault.Exhausted, "the changes of the machine's root exceed %d GiB", maxRootFile>>30)
 		}
 		near.Close() // after an error, the sentry must not block on a write
 		written <- err

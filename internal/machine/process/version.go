@@ -18,7 +18,7 @@ func Version(ctx context.Context, name, path string, pattern *regexp.Regexp) (st
 	}
 	m := pattern.FindSubmatch(out)
 	if m == nil {
-		return "", fault.Wrap(errors.New("it does not tell its version"), "run "+name, path)
+		return "", fault.Wrap(errors.New("it does not print its version"), "run "+name, path)
 	}
 	return string(m[1]), nil
 }

@@ -165,7 +165,7 @@ func (d *Driver) race(ctx context.Context, p parts, work string) (verdict, error
 		r := <-results
 		verdicts[r.accel] = r.v
 		if r.accel == machine.TCG && r.v.Works {
-			late := fmt.Errorf("it booted no kernel while emulation, which is far slower, did in %.1f s", float64(r.v.BootMillis)/1000)
+			late := fmt.Errorf("it booted no kernel, but emulation, which is slower, booted one in %.1f s", float64(r.v.BootMillis)/1000)
 			defer time.AfterFunc(kvmGrace, func() { stopKVM(late) }).Stop()
 		}
 	}

@@ -22,7 +22,7 @@ type Binary struct {
 // run QEMU.
 func FindBinary() (Binary, error) {
 	if runtime.GOARCH != "amd64" {
-		return Binary{}, fault.New(fault.Unsupported, "find QEMU", runtime.GOARCH, "machines start on x86-64 alone so far")
+		return Binary{}, fault.New(fault.Unsupported, "find QEMU", runtime.GOARCH, "machines under QEMU need an x86-64 host")
 	}
 	name := os.Getenv("PYRO_QEMU")
 	if name == "" {

@@ -44,7 +44,7 @@ const warmUp = `ls / >/dev/null 2>&1; command -v python3 >/dev/null && python3 -
 // build creates a template in dir. It boots a machine whose memory is a file, waits for the
 // machine's agent, runs warmUp, and saves the state of the devices.
 func (d *Driver) build(ctx context.Context, p parts, v verdict, spec machine.Spec, dir string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, bootTimeout, errors.New("the machine did not get ready in time"))
+	ctx, cancel := context.WithTimeoutCause(ctx, bootTimeout, errors.New("the machine was not ready in time"))
 	defer cancel()
 	bare := bare(spec)
 	var f opener

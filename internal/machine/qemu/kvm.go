@@ -18,7 +18,7 @@ func kvmUsable() error {
 	case errors.Is(err, os.ErrNotExist):
 		return fault.New(fault.Unavailable, "open", kvmDevice, "this host has no hardware virtualisation, or its kvm module is not loaded")
 	case errors.Is(err, os.ErrPermission):
-		return fault.New(fault.Permission, "open", kvmDevice, "you may not use it").WithHint("sudo usermod -aG kvm $USER, then log in again")
+		return fault.New(fault.Permission, "open", kvmDevice, "you are not allowed to use it").WithHint("sudo usermod -aG kvm $USER, then log in again")
 	case err != nil:
 		return fault.Wrap(err, "open", kvmDevice)
 	}

@@ -64,9 +64,9 @@ func (r description) fits(d *Driver, p parts, v verdict, spec machine.Spec) erro
 	case want.Root != is.Root:
 		return record.Differs("the environment", want.Root, is.Root)
 	case want.VCPUs != is.VCPUs:
-		return record.Differs("so many processors:", want.VCPUs, is.VCPUs)
+		return record.Differs("another number of processors:", want.VCPUs, is.VCPUs)
 	case want.MemMiB != is.MemMiB:
-		return record.Differs("so many MiB of memory:", want.MemMiB, is.MemMiB)
+		return record.Differs("another memory size in MiB:", want.MemMiB, is.MemMiB)
 	case want.Network != is.Network:
 		return record.Differs("a network:", want.Network, is.Network)
 	case want.Storage != is.Storage:
@@ -80,7 +80,7 @@ func (r description) fits(d *Driver, p parts, v verdict, spec machine.Spec) erro
 	case r.Key.Form != key.Form || r.Key.Initramfs != key.Initramfs || hardware(r.Key.Arguments) != hardware(key.Arguments):
 		return record.Differs("another pyro:", r.Key.Form+" "+r.Key.Initramfs, key.Form+" "+key.Initramfs)
 	case d.cfg.Isolation == machine.TCG && !near(r.TSCKHz, v.TSCKHz):
-		return record.Differs("another processor, whose counter's kHz are", r.TSCKHz, v.TSCKHz)
+		return record.Differs("another processor, with a counter of this many kHz:", r.TSCKHz, v.TSCKHz)
 	}
 	return nil
 }

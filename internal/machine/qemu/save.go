@@ -134,7 +134,7 @@ func (in *instance) writeFiles(ctx context.Context, dir string) (err error) {
 func (in *instance) memory(size int64) (*saved.Memory, error) {
 	m, err := saved.OpenMemory(in.process.Open, size)
 	if errors.Is(err, fs.ErrPermission) {
-		return nil, fault.Newf(fault.Unavailable, "the host does not let pyro look into the memory of the QEMU that it started: %w", err).
+		return nil, fault.Newf(fault.Unavailable, "the host does not allow pyro to read the memory of its QEMU: %w", err).
 			WithHint("sudo sysctl kernel.yama.ptrace_scope=1")
 	}
 	return m, err

@@ -57,7 +57,7 @@ func Write(dir, form string, record any) error {
 func Read(dir, form string, record any) error {
 	b, err := os.ReadFile(filepath.Join(dir, Name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fault.Newf(fault.Corrupt, "%s is missing: it was not saved to its end", Name)
+		return fault.Newf(fault.Corrupt, "%s is missing: the save was not completed", Name)
 	}
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func Read(dir, form string, record any) error {
 		return fault.Newf(fault.Corrupt, "%s is damaged", Name)
 	}
 	if s.Form != form {
-		return fault.Newf(fault.Precondition, "it was saved by another pyro, in the form %q", fault.Printable(s.Form))
+		return fault.Newf(fault.Precondition, "it was saved by another pyro, in the format %q", fault.Printable(s.Form))
 	}
 	if json.Unmarshal(s.Record, record) != nil {
 		return fault.Newf(fault.Corrupt, "%s is damaged", Name)

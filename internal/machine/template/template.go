@@ -80,7 +80,7 @@ func (t *Template) Digest(file string) (string, error) {
 	if err == nil && r.Files[file].Digest == "" {
 		err = errors.New("it has no such file")
 	}
-	return r.Files[file].Digest, fault.Wrap(err, "look into template", filepath.Base(t.Dir))
+	return r.Files[file].Digest, fault.Wrap(err, "check template", filepath.Base(t.Dir))
 }
 
 // Close marks the template as unused. Idempotent.
@@ -140,7 +140,7 @@ func verify(dir string, key Key) error {
 			continue
 		}
 		if stamp.Size != want.Stamp.Size {
-			return errors.New(file + " has another size than was saved")
+			return errors.New(file + " differs in size from the saved file")
 		}
 		digest, err := disk.Hash(path, nil)
 		if err != nil {

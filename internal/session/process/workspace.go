@@ -137,7 +137,7 @@ func (p *workspaceProgram) copy(stream session.Stream, to *io.PipeWriter) {
 		}
 		retry = minRetry
 		if piece.Dropped > 0 {
-			fmt.Fprintf(to, "\n[pty-mcp] %d bytes of output are missing here: they came too fast\n", piece.Dropped)
+			fmt.Fprintf(to, "\n[pty-mcp] %d bytes of output are missing here: the program printed too fast\n", piece.Dropped)
 		}
 		to.Write(piece.Data)
 		cursor = piece.Next

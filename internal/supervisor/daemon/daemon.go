@@ -54,7 +54,7 @@ func Run(ctx context.Context, version string, in io.Reader, out io.WriteCloser) 
 		err = json.Unmarshal(text, &o)
 	}
 	if err != nil {
-		return fmt.Errorf("read the order: %w", err)
+		return fmt.Errorf("read the start config: %w", err)
 	}
 	starting, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
@@ -123,7 +123,7 @@ func closeInherited() {
 	}
 }
 
-var errAlone = errors.New("the process that started it is gone")
+var errAlone = errors.New("the process that started it has ended")
 
 // daemon is one supervisor.
 type daemon struct {

@@ -31,7 +31,7 @@ func (s *server) handleDial(mux *http.ServeMux) {
 			case open <- struct{}{}:
 				defer func() { <-open }()
 			default:
-				return fault.Newf(fault.Exhausted, "%d connections are open, the most there can be", maxDialed)
+				return fault.Newf(fault.Exhausted, "%d connections are open, which is the maximum", maxDialed)
 			}
 			done, err := s.beginLong(r.Context())
 			if err != nil {

@@ -117,7 +117,7 @@ func receiveInput(stream *connect.BidiStream[supervisorv1.ExecRequest, superviso
 		var err error
 		if m, err = stream.Receive(); err != nil {
 			if errors.Is(err, io.EOF) {
-				err = errors.New("its caller went")
+				err = errors.New("its caller has disconnected")
 			}
 			end(err)
 			to.CloseWithError(err)
@@ -161,7 +161,7 @@ func (s outputSender) Write(b []byte) (int, error) {
 func (s *server) running(id string) (*command, error) {
 	c, ok := s.daemon.commands.find(func(c *command) bool { return c.id == id })
 	if !ok {
-		return nil, fault.New(fault.NotFound, "find command", fault.Printable(id), "it does not run")
+		return nil, fault.New(fault.NotFound, "find command", fault.Printable(id), "it is not running")
 	}
 	return c, nil
 }
@@ -170,7 +170,7 @@ func (s *server) running(id string) (*command, error) {
 func (s *server) Resize(ctx context.Context, req *connect.Request[supervisorv1.ResizeRequest]) (*connect.Response[supervisorv1.ResizeResponse], error) {
 	size := req.Msg.Size
 	if size == nil {
-		return nil, fault.New(fault.Invalid, "resize terminal", req.Msg.ExecId, "there is no size")
+		return nil, fault.New(fault.Invalid, "resize terminal", req.Msg.ExecId, "the size is missing")
 	}
 	c, err := s.running(req.Msg.ExecId)
 	if err != nil {

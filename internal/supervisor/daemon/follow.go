@@ -58,7 +58,7 @@ func (s *server) FollowService(ctx context.Context, req *connect.Request[supervi
 }
 
 func notRunning(name string) error {
-	return fault.New(fault.NotFound, "follow service", fault.Printable(name[:min(len(name), 80)]), "it does not run")
+	return fault.New(fault.NotFound, "follow service", fault.Printable(name[:min(len(name), 80)]), "it is not running")
 }
 
 // followed are the followers of the two logs of a service.

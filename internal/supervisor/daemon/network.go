@@ -94,7 +94,7 @@ func (v *service) publish(ports []store.Port) error {
 	stack := v.daemon.machine.Network()
 	if policy := v.daemon.spec.Load().Network; stack == nil || policy != store.NetworkPublished {
 		return fault.New(fault.Precondition, "publish port", strconv.Itoa(ports[0].Guest), "the network policy of the workspace is %s", policy).
-			WithHint("%s makes one that can; this one is %s",
+			WithHint("%s creates a workspace that can publish ports; this workspace is %s",
 				fault.Act("workspace_create", "pyro workspace create --network-policy %s", store.NetworkPublished).Taking("network_policy %q", store.NetworkPublished), id)
 	}
 	var opened []*network.Port
@@ -196,7 +196,7 @@ func closePorts(ports []*network.Port) {
 	}
 }
 
-var errNotRunning = fault.Newf(fault.Precondition, "it does not run")
+var errNotRunning = fault.Newf(fault.Precondition, "it is not running")
 
 // Connections returns the open connections of the machine's network.
 func (s *server) Connections(ctx context.Context, _ *connect.Request[supervisorv1.ConnectionsRequest]) (*connect.Response[supervisorv1.ConnectionsResponse], error) {

@@ -96,13 +96,13 @@ func (d *daemon) autoPause(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, pausePatience)
 	defer cancel()
 	if err := d.pause(ctx); err != nil {
-		slog.Error("pause workspace that nobody uses", "workspace", d.config.Workspace.ID, "error", err)
+		slog.Error("pause unused workspace", "workspace", d.config.Workspace.ID, "error", err)
 		release()
 		d.activity.again(autoPauseAgain)
 		return false
 	}
 	d.unused = release
-	d.stop(end{reason: fmt.Sprintf("nothing was done with it for %d s", d.config.Workspace.Spec.AutoPause)})
+	d.stop(end{reason: fmt.Sprintf("it was not used for %d s", d.config.Workspace.Spec.AutoPause)})
 	return true
 }
 
@@ -204,7 +204,7 @@ func (d *daemon) unpause(ctx context.Context) error {
 		return err
 	default:
 	}
-	d.stop(end{reason: "its machine stood still and could not continue: " + err.Error(), killed: true})
+	d.stop(end{reason: "its machine was stopped and could not continue: " + err.Error(), killed: true})
 	return errors.Join(err, d.machine.Close())
 }
 

@@ -203,7 +203,7 @@ func (v *service) explain(err error) error {
 	if text == "" {
 		return fault.Newf(fault.KindOf(err), "%w; it printed nothing", err)
 	}
-	return fault.Newf(fault.KindOf(err), "%w; the last that it printed:\n%s", err, fault.Printable(text))
+	return fault.Newf(fault.KindOf(err), "%w; its last output:\n%s", err, fault.Printable(text))
 }
 
 func readinessOf(r *supervisorv1.Readiness) *store.ServiceReadiness {

@@ -140,7 +140,7 @@ func (s *server) Signal(ctx context.Context, req *connect.Request[supervisorv1.S
 	case m.Signal < 1 || m.Signal > 64:
 		return nil, fault.New(fault.Invalid, "signal command", m.ExecId, "no such signal: %d", m.Signal)
 	case m.Tree && syscall.Signal(m.Signal) != syscall.SIGKILL:
-		return nil, fault.New(fault.Invalid, "signal command", m.ExecId, "all that it has started can only be killed")
+		return nil, fault.New(fault.Invalid, "signal command", m.ExecId, "its process tree can only be killed")
 	}
 	j, err := s.signalled(m)
 	if err != nil {

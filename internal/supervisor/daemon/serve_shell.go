@@ -93,7 +93,7 @@ func (s *server) ReadShell(ctx context.Context, req *connect.Request[supervisorv
 	log := one.log
 	if m.Errors {
 		if log = one.errs; log == nil {
-			return nil, fault.New(fault.Precondition, "read shell", one.shellID, "on its terminal all output is one")
+			return nil, fault.New(fault.Precondition, "read shell", one.shellID, "a terminal has only one output")
 		}
 	}
 	one.consume(m.Taken)
@@ -219,7 +219,7 @@ func (s *server) SignalShell(ctx context.Context, req *connect.Request[superviso
 	case req.Msg.Signal < 1 || req.Msg.Signal > 64:
 		return nil, fault.New(fault.Invalid, "signal shell", one.shellID, "no such signal: %d", req.Msg.Signal)
 	case req.Msg.Tree && syscall.Signal(req.Msg.Signal) != syscall.SIGKILL:
-		return nil, fault.New(fault.Invalid, "signal shell", one.shellID, "all that it has started can only be killed")
+		return nil, fault.New(fault.Invalid, "signal shell", one.shellID, "its process tree can only be killed")
 	case req.Msg.Tree:
 		if err := one.kill(ctx); err != nil {
 			return nil, fault.Wrap(err, "kill shell", one.shellID)

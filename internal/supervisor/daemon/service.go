@@ -50,12 +50,12 @@ var errStopped = errors.New("it was stopped")
 func (v *service) admit(all []*service) ([]*service, error) {
 	for _, one := range all {
 		if one.record.Name == v.record.Name {
-			return nil, fault.Newf(fault.Exists, "one of this name runs").
+			return nil, fault.Newf(fault.Exists, "a service with this name is running").
 				WithHint("%s", fault.Act("service_stop", "pyro workspace service stop %s %s", v.daemon.config.Workspace.ID, v.record.Name).Taking("service_name %q", v.record.Name))
 		}
 	}
 	if len(all) >= maxServices {
-		return nil, fault.Newf(fault.Exhausted, "%d services run, which is the most that can", maxServices)
+		return nil, fault.Newf(fault.Exhausted, "%d services are running, which is the maximum", maxServices)
 	}
 	return all, nil
 }

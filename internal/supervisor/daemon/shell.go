@@ -208,7 +208,7 @@ func (s *shell) admit(all []*shell) ([]*shell, error) {
 	for _, one := range all {
 		if s.tag != "" && one.tag == s.tag {
 			if !one.hasEnded() {
-				return nil, fault.Newf(fault.Exists, "one that runs has the tag %q", fault.Printable(s.tag))
+				return nil, fault.Newf(fault.Exists, "a running program has the tag %q", fault.Printable(s.tag))
 			}
 			continue
 		}
@@ -222,7 +222,7 @@ func (s *shell) admit(all []*shell) ([]*shell, error) {
 	}
 	if like >= most {
 		if oldest < 0 {
-			return nil, fault.Newf(fault.Exhausted, "the workspace has %d %s, which is the most that it can have", most, what).WithHint("close one")
+			return nil, fault.Newf(fault.Exhausted, "the workspace has %d %s, which is the maximum", most, what).WithHint("close one")
 		}
 		kept = slices.Delete(kept, oldest, oldest+1)
 	}

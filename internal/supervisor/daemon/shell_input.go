@@ -129,7 +129,7 @@ func (b *inbox) put(typed []byte) error {
 	case b.closed:
 		return fault.Newf(fault.Precondition, "it has ended")
 	case len(b.typed)+len(typed) > shellInput:
-		return fault.Newf(fault.Exhausted, "%d bytes wait for the program to read them already", len(b.typed))
+		return fault.Newf(fault.Exhausted, "%d bytes already wait for the program to read them", len(b.typed))
 	}
 	b.typed = append(b.typed, typed...)
 	_, b.begun = program.LongestLine(b.begun, typed)

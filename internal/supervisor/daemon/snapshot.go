@@ -55,7 +55,7 @@ func (d *daemon) snapshot(ctx context.Context, name string, whole, live bool) er
 	id, disks := d.config.Workspace.ID, d.disksFolder()
 	if _, err := d.store.Snapshot(ctx, id, name); fault.KindOf(err) != fault.NotFound {
 		if err == nil {
-			err = fault.Newf(fault.Exists, "there is one of this name")
+			err = fault.Newf(fault.Exists, "the workspace has a snapshot with this name")
 		}
 		return err
 	}

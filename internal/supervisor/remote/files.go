@@ -86,7 +86,7 @@ func refusal(resp *http.Response) error {
 		return sent
 	}
 	if resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusMethodNotAllowed {
-		return fault.Newf(fault.Unsupported, "its supervisor is of an older pyro, which can't do this").
+		return fault.Newf(fault.Unsupported, "its supervisor is from an older pyro, which does not support this").
 			WithHint("%s, then %s", fault.Act("workspace_stop", "pyro workspace stop"), fault.Act("workspace_start", "pyro workspace start"))
 	}
 	return fault.Newf(fault.Internal, "its supervisor answered %s", resp.Status)

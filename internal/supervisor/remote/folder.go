@@ -74,7 +74,7 @@ func (f Folder) Take() (*flock.Lock, error) {
 	defer cancel()
 	lock, err := flock.Take(ctx, f.path(supervisorLock), flock.Exclusive, nil)
 	if errors.Is(err, flock.ErrHeld) {
-		return nil, fault.New(fault.Precondition, "start workspace", filepath.Base(string(f)), "it runs already")
+		return nil, fault.New(fault.Precondition, "start workspace", filepath.Base(string(f)), "it is already running")
 	}
 	return lock, fault.Wrap(err, "start workspace", filepath.Base(string(f)))
 }

@@ -22,18 +22,18 @@ const MaxPorts = 32
 func CheckPorts(ports []store.Port) error {
 	wrong := func(format string, args ...any) error { return fault.Newf(fault.Invalid, format, args...) }
 	if len(ports) > MaxPorts {
-		return wrong("%d ports: a service can publish %d", len(ports), MaxPorts)
+		return wrong("%d ports: a service can publish at most %d", len(ports), MaxPorts)
 	}
 	for i, p := range ports {
 		if p.Guest < 1 || p.Guest > 65535 || p.Host < 0 || p.Host > 65535 {
-			return wrong("%d:%d are no ports: they must be 1 to 65535", p.Host, p.Guest)
+			return wrong("%d:%d are not ports: they must be 1 to 65535", p.Host, p.Guest)
 		}
 		for _, other := range ports[:i] {
 			if other.Guest == p.Guest {
 				return wrong("port %d is published twice", p.Guest)
 			}
 			if other.Host == p.Host && p.Host != 0 {
-				return wrong("port %d of the host is to be two ports", p.Host)
+				return wrong("port %d of the host is given for two ports", p.Host)
 			}
 		}
 	}

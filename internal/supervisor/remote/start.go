@@ -126,7 +126,7 @@ func (s *Starting) hear(report progress.Func) error {
 	for s.lines.Scan() {
 		var n StartMessage
 		if err := json.Unmarshal(s.lines.Bytes(), &n); err != nil {
-			return fmt.Errorf("its supervisor can't be understood: %w", err)
+			return fmt.Errorf("its supervisor sent an invalid message: %w", err)
 		}
 		switch {
 		case n.Failed != nil:

@@ -61,7 +61,7 @@ func fromWire(ctx context.Context, err error) error {
 
 // gone returns the error for a supervisor that has ended or is ending.
 func gone(err error) error {
-	return fault.Newf(fault.Unavailable, "its supervisor is gone: %w", err).WithHint("%s tells why; %s starts it again",
+	return fault.Newf(fault.Unavailable, "its supervisor is gone: %w", err).WithHint("%s shows why; %s starts it again",
 		fault.Act("workspace_status", "pyro workspace status"), fault.Act("workspace_start", "pyro workspace start"))
 }
 

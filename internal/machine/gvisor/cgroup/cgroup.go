@@ -130,11 +130,11 @@ func (h host) find() (*Parent, error) {
 }
 
 func unavailable(format string, args ...any) *fault.Error {
-	return fault.New(fault.Unavailable, "bound machines by cgroups", "", format, args...)
+	return fault.New(fault.Unavailable, "limit machines with cgroups", "", format, args...)
 }
 
 // writable is the hint for pyro in a container.
-const writable = "give the container cgroups that it may write, for example with docker run --privileged --cgroupns=host"
+const writable = "give the container writable cgroups, for example with docker run --privileged --cgroupns=host"
 
 func readOnly(m mount) *fault.Error {
 	return unavailable("the cgroups mounted on %s are read-only, as they are in most containers", m.point).WithHint(writable)
@@ -143,7 +143,7 @@ func readOnly(m mount) *fault.Error {
 // hidden reports that a mount does not show pyro's own group. Either another mount covers the
 // group, or the group is outside the cgroup namespace.
 func hidden(m mount, group string) *fault.Error {
-	return unavailable("the cgroups mounted on %s don't show the one that pyro runs in, %s", m.point, group).
+	return unavailable("the cgroups mounted on %s do not contain pyro's own cgroup, %s", m.point, group).
 		WithHint("run the container in the host's cgroup namespace, for example with docker run --cgroupns=host")
 }
 
@@ -156,5 +156,5 @@ func (h host) refused(m mount, folder string, err error, hint string) *fault.Err
 	if h.root {
 		hint = writable
 	}
-	return unavailable("pyro may not make cgroups: %w", &os.PathError{Op: "write to", Path: folder, Err: err}).WithHint("%s", hint)
+	return unavailable("pyro is not allowed to make cgroups: %w", &os.PathError{Op: "write to", Path: folder, Err: err}).WithHint("%s", hint)
 }

@@ -149,7 +149,7 @@ func TestFind(t *testing.T) {
 		},
 		"v1, another is mounted": {
 			cgroup: inTrees, mounts: "31 1 0:3 /z @/cg/memory rw - cgroup cgroup rw,memory\n", files: v1Files(),
-			fails: "don't show the one that pyro runs in, /a",
+			fails: "do not contain pyro's own cgroup, /a",
 		},
 		"v1, all in one": {
 			cgroup: "2:pids,memory,cpu:/a\n", mounts: "31 1 0:3 / @/cg/memory rw - cgroup cgroup rw,cpu,memory,pids\n", files: v1Files(),
@@ -172,7 +172,7 @@ func TestFind(t *testing.T) {
 				if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), fails) || !strings.Contains(fault.HintOf(err), c.hint) {
 					t.Fatalf("got %v, hint %q, want %q, hint %q", err, fault.HintOf(err), fails, c.hint)
 				}
-				if strings.Count(err.Error(), "bound machines by cgroups: ") != 1 {
+				if strings.Count(err.Error(), "limit machines with cgroups: ") != 1 {
 					t.Errorf("the error repeats the operation: %v", err)
 				}
 				return

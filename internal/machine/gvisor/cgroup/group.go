@@ -57,7 +57,7 @@ type Group struct {
 // The group exists until [Group.Close].
 func (p *Parent) Make(name string, l Limits) (*Group, error) {
 	if name == "" || len(name) > maxName || strings.ContainsAny(name, "/\n\x00") {
-		return nil, fault.New(fault.Invalid, "make cgroup", name, "no name for a cgroup")
+		return nil, fault.New(fault.Invalid, "make cgroup", name, "invalid name of a cgroup")
 	}
 	g := &Group{kernel: p.host.kernel, name: name, version: p.version}
 	if err := g.make(p, l); err != nil {
@@ -121,7 +121,7 @@ func (g *Group) Add(pid int) error {
 	}
 	if pid <= 0 {
 		// The kernel would take the PID 0 for this process.
-		return fault.New(fault.Invalid, "move process into cgroup", g.name, "%d is no process", pid)
+		return fault.New(fault.Invalid, "move process into cgroup", g.name, "%d is not a process", pid)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -167,7 +167,7 @@ func (g *Group) Close() error {
 			return fault.Wrap(err, "remove cgroup", g.name)
 		}
 		if time.Now().After(end) {
-			return fault.New(fault.Timeout, "remove cgroup", g.name, "its processes are killed, but not gone after %s: %w", closeTimeout, err)
+			return fault.New(fault.Timeout, "remove cgroup", g.name, "its killed processes have not ended after %s: %w", closeTimeout, err)
 		}
 	}
 	for _, l := range g.locks {

@@ -47,11 +47,11 @@ func parseMemberships(text string) ([]membership, error) {
 	for line := range strings.Lines(text) {
 		f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3) // a path can contain ":" but no line break
 		if len(f) != 3 || !strings.HasPrefix(f[2], "/") {
-			return nil, fmt.Errorf("no line of a cgroup file: %.200q", line)
+			return nil, fmt.Errorf("invalid line of a cgroup file: %.200q", line)
 		}
 		number, err := strconv.ParseUint(f[0], 10, 32)
 		if err != nil || (number == 0) != (f[1] == "") {
-			return nil, fmt.Errorf("no line of a cgroup file: %.200q", line)
+			return nil, fmt.Errorf("invalid line of a cgroup file: %.200q", line)
 		}
 		m := membership{v2: number == 0, path: f[2]}
 		if !m.v2 {
@@ -83,7 +83,7 @@ func parseMounts(text string) ([]mount, error) {
 			end = slices.Index(f[6:], "-") + 6
 		}
 		if end < 6 || len(f) != end+4 {
-			return nil, fmt.Errorf("no line of mountinfo: %.200q", line)
+			return nil, fmt.Errorf("invalid line of mountinfo: %.200q", line)
 		}
 		m := mount{kind: f[end+1], super: strings.Split(f[end+3], ",")}
 		m.readOnly = slices.Contains(strings.Split(f[5], ","), "ro") || slices.Contains(m.super, "ro")
@@ -91,7 +91,7 @@ func parseMounts(text string) ([]mount, error) {
 		m.root, ok1 = unescape(f[3])
 		m.point, ok2 = unescape(f[4])
 		if !ok1 || !ok2 || !strings.HasPrefix(m.point, "/") {
-			return nil, fmt.Errorf("no line of mountinfo: %.200q", line)
+			return nil, fmt.Errorf("invalid line of mountinfo: %.200q", line)
 		}
 		all = append(all, m)
 	}
@@ -150,7 +150,7 @@ func processes(text string) ([]int, error) {
 	for line := range strings.Lines(text) {
 		pid, err := strconv.ParseUint(strings.TrimSuffix(line, "\n"), 10, 31)
 		if err != nil {
-			return nil, fmt.Errorf("no process id: %.200q", line)
+			return nil, fmt.Errorf("invalid process id: %.200q", line)
 		}
 		if pid > 0 {
 			all = append(all, int(pid))

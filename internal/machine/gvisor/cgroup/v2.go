@@ -51,8 +51,8 @@ func (h host) parentV2(m mount, group string) (*Parent, error) {
 	parent := filepath.Dir(own)
 	if own == m.point {
 		if !h.isRoot(own) {
-			return nil, unavailable("pyro runs in the topmost cgroup that it can see, beside which it can't make any: it needs a delegated one").
-				WithHint("%s, or in a container move its processes to a cgroup below and hand the controllers down, as docker:dind does at its start", h.scope())
+			return nil, unavailable("pyro runs in the topmost visible cgroup and can't make cgroups beside it: it needs a delegated cgroup").
+				WithHint("%s, or in a container move its processes to a child cgroup and enable the controllers for it, as docker:dind does at its start", h.scope())
 		}
 		parent = own
 	}
@@ -99,7 +99,7 @@ func (h host) delegatedControllers(parent string) ([]string, error) {
 		return nil, err
 	}
 	if !slices.Contains(had, memory) {
-		return nil, unavailable("%s does not hand the memory controller down to the cgroups in it", parent).WithHint("%s", h.scope())
+		return nil, unavailable("%s does not enable the memory controller for its child cgroups", parent).WithHint("%s", h.scope())
 	}
 	return had, nil
 }

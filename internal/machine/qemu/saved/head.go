@@ -272,7 +272,7 @@ func (r *reader) records() error {
 			}
 		}
 		if at < 0 || at > r.blocks[block]-pageSize {
-			return malformed("a page at %#x of no block that it may be of", at)
+			return malformed("a page at %#x of an unexpected block", at)
 		}
 		n := pageSize
 		if flags&flagZero != 0 {

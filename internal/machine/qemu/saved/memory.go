@@ -140,7 +140,7 @@ func (m *Memory) owned(f func(first, pages uint32) error) error {
 // ReadAt reads the machine's memory.
 func (m *Memory) ReadAt(into []byte, offset int64) (int, error) {
 	if offset < 0 || offset > m.size-int64(len(into)) {
-		return 0, errors.New("that is no memory of the machine's")
+		return 0, errors.New("it is not the machine's memory")
 	}
 	return m.content.ReadAt(into, m.begin+offset)
 }

@@ -20,7 +20,7 @@ const headLen = 12 + 12
 var noteName = []byte("VMCOREINFO\x00\x00")
 
 // errNote reports that a memory contains no usable note.
-var errNote = errors.New("the guest's kernel does not tell how its memory is laid out")
+var errNote = errors.New("the guest's kernel does not describe its memory layout")
 
 // Find searches length bytes of a memory for notes, starting at an offset. The length and the
 // offset must be multiples of the page size. Find calls the function found for each note. The
