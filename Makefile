@@ -61,10 +61,12 @@ RACE := CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 scripts/tests.sh "$(SLOWEST:%=./i
 unit: build ## run the tests that need no machine, with the race detector
 	@$(RACE) -short
 	@cd runsc && ../scripts/tests.sh ./... -vet=off
+	@cd tools && ../scripts/tests.sh ./... -vet=off
 
 unit-all: build ## run the tests that need no machine, with all rounds and a new random seed
 	@PYRO_TEST_SEED=$${PYRO_TEST_SEED:-$$RANDOM} && export PYRO_TEST_SEED && $(RACE)
 	@cd runsc && ../scripts/tests.sh ./... -vet=off
+	@cd tools && ../scripts/tests.sh ./... -vet=off
 
 machines: build ## run tests with real machines under gVisor, and a few with emulated machines
 	@scripts/machines.sh quick
