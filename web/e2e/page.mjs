@@ -388,6 +388,48 @@ try {
 		await check(page, "forks");
 	});
 
+	await step("command palette", async () => {
+		const field = page.getByRole("combobox", { name: "Find a page, a sandbox or an action" });
+		const press = async (key, text) => {
+			await page.keyboard.press(key);
+			await page.locator("[role=combobox]:focus").waitFor();
+			await page.keyboard.type(text);
+		};
+		const status = async () => (await client("GET", `/v1/sandboxes/${id}`)).status;
+		await press("Control+k", "log audit");
+		await page.keyboard.press("Enter");
+		await page.getByRole("heading", { name: "Audit log" }).waitFor();
+		await field.waitFor({ state: "detached" });
+		await press("Control+k", "nothing like this");
+		await page.getByText("Nothing found").waitFor();
+		await page.keyboard.press("Escape");
+		await field.waitFor({ state: "detached" });
+		await press("Control+k", "fix-parser");
+		await page.getByRole("option").first().and(page.locator("[aria-selected=true]")).filter({ hasText: "fix-parser" }).waitFor();
+		await check(page, "palette");
+		await shot(page, "palette");
+		await page.keyboard.press("ArrowUp"); // the last one
+		await page.getByRole("option").last().and(page.locator("[aria-selected=true]")).waitFor();
+		await page.keyboard.press("ArrowDown"); // the first one again
+		await page.keyboard.press("Enter");
+		await page.getByRole("heading", { name: "fix-parser", exact: true }).waitFor();
+		for (const [text, then] of [["pause fix-parser", "Resume"], ["resume fix-parser", "Pause"]]) {
+			await press("Control+k", text);
+			await page.keyboard.press("Enter");
+			await page.getByRole("button", { name: then, exact: true }).waitFor();
+		}
+		assert.equal(await status(), "running");
+		await press("Control+k", "terminal fix-parser");
+		await page.keyboard.press("Enter");
+		await page.locator(".xterm-helper-textarea:focus").waitFor();
+		await page.keyboard.press("Control+k"); // it belongs to the shell
+		assert.equal(await field.count(), 0);
+		await press("Control+Shift+K", "new sandbox");
+		await page.keyboard.press("Enter");
+		await page.getByRole("dialog", { name: "New sandbox" }).waitFor();
+		await page.keyboard.press("Escape");
+	});
+
 	await step("templates", async () => {
 		await page.getByRole("link", { name: "Templates" }).click();
 		await page.getByRole("heading", { name: "No templates yet" }).waitFor();

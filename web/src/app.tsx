@@ -1,14 +1,17 @@
+import { signal } from "@preact/signals";
 import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { Box, Compass, Gauge, KeyRound, Layers, LogOut, Menu as MenuIcon, Moon, ScrollText, Server, Sun, SunMoon, Users, X } from "lucide-preact";
+import { Box, Compass, Gauge, KeyRound, Layers, LogOut, Menu as MenuIcon, Moon, ScrollText, Search, Server, Sun, SunMoon, Users, X } from "lucide-preact";
 import { AccountMenu } from "./account";
 import { api, textOf } from "./api";
 import { endSession, loadMe, me, useSandboxes } from "./data";
+import { Create } from "./pages/create";
 import { Login } from "./pages/login";
 import { Sandboxes } from "./pages/sandboxes";
 import { SandboxPage } from "./pages/sandbox";
 import { lazy } from "./lazy";
 import { finishDeletions } from "./messages";
+import { Key, openPalette, Palette, paletteKey, type Command } from "./palette";
 import { go, part, path } from "./router";
 import { Toasts } from "./toasts";
 import { Button, Empty, Modal, Questions } from "./ui";
@@ -67,6 +70,7 @@ export function App() {
 	return (
 		<>
 			<Shell route={routeOf()} />
+			<Commands />
 			<Questions />
 			<Toasts />
 		</>
@@ -131,7 +135,13 @@ function Shell({ route }: { route: Route }) {
 							</span>
 							<Button kind="quiet" icon={X} label="Close menu" onClick={() => setOpen(false)} />
 						</div>
-						<Nav route={route} />
+						<Nav
+							route={route}
+							onFind={() => {
+								setOpen(false);
+								openPalette();
+							}}
+						/>
 					</div>
 				</Modal>
 			)}
@@ -144,24 +154,48 @@ function Shell({ route }: { route: Route }) {
 	);
 }
 
-function Nav({ route }: { route: Route }) {
-	const boxes = useSandboxes();
-	const link = (name: string, to: string, text: string, Icon: typeof Box, count?: number) => (
-		<a href={to} aria-current={route.name === name ? "page" : undefined}>
-			<Icon size={16} aria-hidden />
-			{text}
-			{count !== undefined && <span class="num">{count}</span>}
-		</a>
-	);
+const pages = [
+	{ name: "sandboxes", to: "/", text: "Sandboxes", icon: Box },
+	{ name: "templates", to: "/templates", text: "Templates", icon: Layers },
+	{ name: "keys", to: "/keys", text: "API keys", icon: KeyRound },
+	{ name: "members", to: "/members", text: "Members", icon: Users },
+	{ name: "usage", to: "/usage", text: "Usage and hosts", icon: Gauge },
+	{ name: "audit", to: "/audit", text: "Audit log", icon: ScrollText },
+];
+
+/** Commands is the command palette, with the dialogs that its commands open. */
+function Commands() {
+	const [creating, setCreating] = useState(false);
+	const commands: Command[] = [
+		...pages.map(({ to, text, icon }) => ({ text, icon, run: () => go(to) })),
+		...themes.map(({ value, text, icon }) => ({ text: `Theme: ${text}`, icon, run: () => setTheme(value) })),
+		{ text: "Log out", icon: LogOut, run: logout },
+	];
 	return (
 		<>
+			<Palette pages={commands} create={() => setCreating(true)} />
+			{creating && <Create onClose={() => setCreating(false)} />}
+		</>
+	);
+}
+
+function Nav({ route, onFind = openPalette }: { route: Route; onFind?: () => void }) {
+	const boxes = useSandboxes();
+	return (
+		<>
+			<button type="button" class="find" onClick={onFind} aria-keyshortcuts="Control+K Meta+K">
+				<Search size={16} aria-hidden />
+				<span class="grow">Find</span>
+				<Key>{paletteKey}</Key>
+			</button>
 			<nav class="nav" aria-label="Pages">
-				{link("sandboxes", "/", "Sandboxes", Box, boxes.value?.length)}
-				{link("templates", "/templates", "Templates", Layers)}
-				{link("keys", "/keys", "API keys", KeyRound)}
-				{link("members", "/members", "Members", Users)}
-				{link("usage", "/usage", "Usage and hosts", Gauge)}
-				{link("audit", "/audit", "Audit log", ScrollText)}
+				{pages.map(({ name, to, text, icon: Icon }) => (
+					<a href={to} aria-current={route.name === name ? "page" : undefined}>
+						<Icon size={16} aria-hidden />
+						{text}
+						{name === "sandboxes" && boxes.value && <span class="num">{boxes.value.length}</span>}
+					</a>
+				))}
 			</nav>
 			<div class="bottom">
 				<Theme />
@@ -185,18 +219,17 @@ function Who() {
 				small
 				icon={LogOut}
 				label="Log out"
-				onClick={() =>
-					finishDeletions()
-						.then(api.logout)
-						.catch(() => {})
-						.then(() => {
-							endSession();
-							go("/", true);
-						})
-				}
+				onClick={logout}
 			/>
 		</div>
 	);
+}
+
+async function logout() {
+	await finishDeletions();
+	await api.logout().catch(() => {});
+	endSession();
+	go("/", true);
 }
 
 const themes = [
@@ -205,21 +238,23 @@ const themes = [
 	{ value: "dark", text: "Dark", icon: Moon },
 ];
 
+const theme = signal(document.documentElement.dataset.theme ?? "");
+
+function setTheme(value: string) {
+	theme.value = value;
+	if (value) document.documentElement.dataset.theme = value;
+	else delete document.documentElement.dataset.theme;
+	dispatchEvent(new Event("themechange"));
+	try {
+		localStorage.setItem("theme", value);
+	} catch {} // the choice then lasts until the page is closed
+}
+
 function Theme() {
-	const [theme, setTheme] = useState(document.documentElement.dataset.theme ?? "");
-	const set = (value: string) => {
-		setTheme(value);
-		if (value) document.documentElement.dataset.theme = value;
-		else delete document.documentElement.dataset.theme;
-		dispatchEvent(new Event("themechange"));
-		try {
-			localStorage.setItem("theme", value);
-		} catch {} // the choice then lasts until the page is closed
-	};
 	return (
 		<div class="segments themes" role="group" aria-label="Theme">
 			{themes.map(({ value, text, icon: Icon }) => (
-				<button type="button" aria-pressed={theme === value} aria-label={text} title={text} onClick={() => set(value)}>
+				<button type="button" aria-pressed={theme.value === value} aria-label={text} title={text} onClick={() => setTheme(value)}>
 					<Icon size={15} aria-hidden />
 				</button>
 			))}

@@ -7,6 +7,7 @@ import { useActivity } from "../events";
 import { ago, cores, duration, exact, megabytes } from "../format";
 import { lazy } from "../lazy";
 import { go, part } from "../router";
+import { tabs } from "../tabs";
 import { ask, Bone, Button, Copied, Empty, Fact, Menu, Notice, Status, Table } from "../ui";
 import { Actions, ApiRequest, useToggle } from "./sandboxes";
 
@@ -18,16 +19,15 @@ const Services = lazy(() => import("./work").then((m) => m.Services));
 const Commands = lazy(() => import("./commands").then((m) => m.Commands));
 const Network = lazy(() => import("./work").then((m) => m.Network));
 
-/** tabs are the parts of the page. awake: the part needs a running sandbox. */
-const tabs: { name: string; text: string; view?: ComponentType<{ box: Sandbox }>; awake?: boolean }[] = [
-	{ name: "", text: "Overview" },
-	{ name: "terminal", text: "Terminal", view: Terminals, awake: true },
-	{ name: "files", text: "Files", view: Files, awake: true },
-	{ name: "changes", text: "Changes", view: Changes, awake: true },
-	{ name: "services", text: "Services", view: Services, awake: true },
-	{ name: "network", text: "Network", view: Network },
-	{ name: "metrics", text: "Metrics", view: Metrics },
-];
+/** views are the parts of the page. awake: the part needs a running sandbox. */
+const views: Record<string, { view: ComponentType<{ box: Sandbox }>; awake?: boolean }> = {
+	terminal: { view: Terminals, awake: true },
+	files: { view: Files, awake: true },
+	changes: { view: Changes, awake: true },
+	services: { view: Services, awake: true },
+	network: { view: Network },
+	metrics: { view: Metrics },
+};
 
 export function SandboxPage() {
 	const id = part(1);
@@ -57,7 +57,7 @@ export function SandboxPage() {
 			</Empty>
 		);
 	const base = hrefOf(id);
-	const { view: View, awake } = tabs.find((t) => t.name === tab) ?? {};
+	const { view: View, awake } = views[tab] ?? {};
 	const view = b && View && <View key={tab} box={b} />;
 	return (
 		<div class={`detail ${tab === "terminal" || tab === "files" ? "fixed" : ""}`}>
