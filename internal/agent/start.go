@@ -83,20 +83,25 @@ func failureOf(err error) *failure {
 // maxArgument is the maximum length of an argument or a variable in bytes. Linux sets it.
 const maxArgument = 128<<10 - 1
 
+// longTogether is the length of all arguments and variables in bytes from which they are the likely
+// cause of an error about a long name. Linux accepts 2 MiB.
+const longTogether = 1 << 20
+
 // explained explains the error for arguments that are too long. Some kernels report it as a file
 // name that is too long.
 func explained(req *programv1.Command, err error) error {
 	if !errors.Is(err, syscall.E2BIG) && !errors.Is(err, syscall.ENAMETOOLONG) {
 		return err
 	}
+	size := 0
 	for _, list := range [][]string{req.Argv, req.Env} {
 		for _, s := range list {
-			if len(s) > maxArgument {
+			if size += len(s) + 1; len(s) > maxArgument {
 				return notExecutable(fmt.Errorf("an argument or variable has %d bytes, and Linux allows %d: write the text to a file, and use the file", len(s), maxArgument))
 			}
 		}
 	}
-	if errors.Is(err, syscall.E2BIG) {
+	if errors.Is(err, syscall.E2BIG) || size > longTogether {
 		return notExecutable(errors.New("the arguments and variables are too long together: write them to a file, and use the file"))
 	}
 	return err

@@ -21,6 +21,19 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func openPipe() (r, w *os.File, err error) { return os.Pipe() }
 
+// TestExplained checks errors that gVisor reports for long arguments.
+func TestExplained(t *testing.T) {
+	for want, argv := range map[string][]string{
+		"Linux allows 131071": {"true", strings.Repeat("x", 200<<10)},
+		"too long together":   append([]string{"true"}, slices.Repeat([]string{strings.Repeat("x", 99<<10)}, 30)...),
+		"name too long":       {"/" + strings.Repeat("x", 300), "argument"},
+	} {
+		if got := explained(&programv1.Command{Argv: argv}, syscall.ENAMETOOLONG); !strings.Contains(got.Error(), want) {
+			t.Errorf("%v, not %q", got, want)
+		}
+	}
+}
+
 func TestFind(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

@@ -28,20 +28,23 @@ func (s *server) OpenShell(ctx context.Context, req *connect.Request[supervisorv
 		return nil, err
 	}
 	defer done()
-	start := req.Msg.Start
+	start, op := req.Msg.Start, "open shell"
+	if start != nil && start.Tty == nil {
+		op = "start command"
+	}
 	switch {
 	case start == nil || len(start.Argv) == 0:
-		return nil, fault.New(fault.Invalid, "open shell", "", "there is no program")
+		return nil, fault.New(fault.Invalid, op, "", "there is no program")
 	case start.Tty != nil && !validSize(start.Tty):
-		return nil, fault.New(fault.Invalid, "open shell", "", "a terminal has 1 to %d columns and rows", maxTerminal)
+		return nil, fault.New(fault.Invalid, op, "", "a terminal has 1 to %d columns and rows", maxTerminal)
 	case start.Tty != nil && req.Msg.Record:
-		return nil, fault.New(fault.Invalid, "open shell", "", "a program on a terminal can't be in the history")
+		return nil, fault.New(fault.Invalid, op, "", "a program on a terminal can't be in the history")
 	case len(req.Msg.Tag) > maxTag:
-		return nil, fault.New(fault.Invalid, "open shell", "", "its tag has more than %d bytes", maxTag)
+		return nil, fault.New(fault.Invalid, op, "", "its tag has more than %d bytes", maxTag)
 	}
 	opened, err := s.daemon.openShell(ctx, req.Msg)
 	if err != nil {
-		return nil, fault.Wrap(err, "open shell", "")
+		return nil, fault.Wrap(err, op, "")
 	}
 	return connect.NewResponse(&supervisorv1.OpenShellResponse{Shell: opened.info()}), nil
 }

@@ -293,6 +293,10 @@ func testShellRefusals(t *testing.T, _ *home, c *remote.Client) {
 			t.Errorf("%s: %v", name, one.err)
 		}
 	}
+	_, err := c.OpenTagged(ctx, "background", program.Command{Argv: []string{"/no/such"}}, false)
+	if err == nil || !strings.HasPrefix(err.Error(), "start command: ") {
+		t.Errorf("a command in the background: %v", err)
+	}
 }
 
 func testShellSize(t *testing.T, _ *home, c *remote.Client) {

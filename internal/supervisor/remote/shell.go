@@ -75,7 +75,11 @@ func (c *Client) OpenTagged(ctx context.Context, tag string, command program.Com
 
 func (c *Client) openShell(ctx context.Context, req *supervisorv1.OpenShellRequest, command program.Command, input bool) (Shell, error) {
 	if err := command.Check(); err != nil {
-		return Shell{}, fault.Wrap(err, "open shell", "")
+		op := "open shell"
+		if command.TTY == nil {
+			op = "start command"
+		}
+		return Shell{}, fault.Wrap(err, op, "")
 	}
 	req.Start = command.Encode(input)
 	r, err := c.rpc.OpenShell(ctx, connect.NewRequest(req))
