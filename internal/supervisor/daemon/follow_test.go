@@ -177,16 +177,16 @@ func testFollowSlowly(t *testing.T, h *home, c *remote.Client) {
 // testFollowOneRun checks that a follower sees only one run of a service, even if the service is
 // started again.
 func testFollowOneRun(t *testing.T, h *home, c *remote.Client) {
-	check(t, begin(c, t.Context(), "one run", sh(`echo first; sleep 1000`), nil))
-	f := follow(t.Context(), c, "one run", 0)
+	check(t, begin(c, t.Context(), "one-run", sh(`echo first; sleep 1000`), nil))
+	f := follow(t.Context(), c, "one-run", 0)
 	eventually(t, "it is followed", func() bool { return f.out.String() == "first\n" })
-	check(t, c.StopService(t.Context(), "one run"))
-	check(t, begin(c, t.Context(), "one run", sh(`echo second; sleep 1000`), nil))
+	check(t, c.StopService(t.Context(), "one-run"))
+	check(t, begin(c, t.Context(), "one-run", sh(`echo second; sleep 1000`), nil))
 	f.wait(t)
 	if f.err != nil || f.out.String() != "first\n" || !f.end.Result.Stopped {
 		t.Errorf("%q, %+v, %v", f.out.String(), f.end, f.err)
 	}
-	check(t, c.StopService(t.Context(), "one run"))
+	check(t, c.StopService(t.Context(), "one-run"))
 }
 
 func testFollowClientLeaves(t *testing.T, h *home, c *remote.Client) {

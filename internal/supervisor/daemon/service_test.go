@@ -178,7 +178,7 @@ func testReadyURL(t *testing.T, h *home, c *remote.Client) {
 // the service writes it.
 func testReadyStaleFile(t *testing.T, _ *home, c *remote.Client) {
 	for i, change := range []string{": >again", "touch again", "echo >new; mv new again", "rm again; : >again"} {
-		name := fmt.Sprint("one run", i)
+		name := fmt.Sprint("one-run", i)
 		check(t, begin(c, t.Context(), name, sh(`: >again; sleep 1000`), ready(client.Readiness{File: "/workspace/again"})))
 		check(t, c.StopService(t.Context(), name))
 		file := client.Readiness{File: "/workspace/again", Interval: 50 * time.Millisecond}
