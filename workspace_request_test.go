@@ -233,7 +233,7 @@ func TestInvalidRequests(t *testing.T) {
 		"publish: large host port":   {publish(PublishedPort{GuestPort: 1, HostPort: 65536}), Invalid, "65536:1 are no ports"},
 		"publish: negative":          {publish(PublishedPort{GuestPort: 1, HostPort: -1}), Invalid, "-1:1 are no ports"},
 		"publish: twice":             {publish(PublishedPort{GuestPort: 80}, PublishedPort{GuestPort: 80, HostPort: 8080}), Invalid, "port 80 is published twice"},
-		"publish: two on one":        {publish(PublishedPort{GuestPort: 80, HostPort: 8080}, PublishedPort{GuestPort: 81, HostPort: 8080}), Invalid, "port 8080 of the host is given for two ports"},
+		"publish: two on one":        {publish(PublishedPort{GuestPort: 80, HostPort: 8080}, PublishedPort{GuestPort: 81, HostPort: 8080}), Invalid, "port 8080 of the host is to be two ports"},
 		"publish: too many":          {publish(many...), Invalid, "33 ports: a service can publish 32"},
 		"publish: policy off":        {publish(PublishedPort{GuestPort: 80}), Precondition, "the network policy of the workspace is off"},
 		"network log: negative":      {networkLog(-1), Invalid, "tail_lines is -1: it must be 1 to 1048576"},

@@ -43,7 +43,7 @@ func TestBadInput(t *testing.T) {
 		{"pty_spawn", args{"command": "x", "backend": "screen"}, fault.Unsupported, "unsupported backend: screen"},
 		{"pty_spawn", args{"command": "x", "tmux_workspace": "w"}, fault.Invalid, "tmux_workspace is for"},
 		{"pty_spawn", args{"command": "x", "name": "a\nb"}, fault.Invalid, "on one line"},
-		{"pty_spawn", args{"command": "x", "name": "taken"}, fault.Exists, "a session with this name is running"},
+		{"pty_spawn", args{"command": "x", "name": "taken"}, fault.Exists, "a session of this name runs"},
 		{"pty_read_until", args{"session_id": id, "pattern": ""}, fault.Invalid, "pattern is required"},
 		{"pty_read_until", args{"session_id": id, "pattern": "(", "regex": true}, fault.Invalid, "missing closing )"},
 		{"pty_read_until", args{"session_id": id, "pattern": `(?=x)`, "regex": true}, fault.Invalid, "(?="},

@@ -156,7 +156,7 @@ func TestFind(t *testing.T) {
 			want: "memory=/cg/memory/a cpu=/cg/memory/a pids=/cg/memory/a",
 		},
 		"no cgroups":       {cgroup: "", mounts: unified, fails: "no memory controller"},
-		"no cgroup file":   {cgroup: "gone", mounts: unified, fails: "invalid line of a cgroup file"},
+		"no cgroup file":   {cgroup: "gone", mounts: unified, fails: "no line of a cgroup file"},
 		"no mounts at all": {cgroup: "0::/\n", fails: "no cgroups are mounted here"},
 	} {
 		t.Run(name, func(t *testing.T) {
