@@ -44,7 +44,7 @@ func TestRequestBounds(t *testing.T) {
 		"user with NUL":      {func(r *RunInVMRequest) { r.User = "a\x00" }, Invalid, "user is"},
 		"long user":          {func(r *RunInVMRequest) { r.User = strings.Repeat("u", 257) }, Invalid, "user is"},
 		"no terminal":        {func(r *RunInVMRequest) { r.TTY = &TTY{} }, Invalid, "terminal of 0 x 0"},
-		"variable":           {func(r *RunInVMRequest) { r.Env = map[string]string{"A=B": "c"} }, Invalid, "no environment variable"},
+		"variable":           {func(r *RunInVMRequest) { r.Env = map[string]string{"A=B": "c"} }, Invalid, "not an environment variable"},
 		"huge variable":      {func(r *RunInVMRequest) { r.Env = map[string]string{"A": strings.Repeat("x", 5<<20)} }, Invalid, "bytes of environment variables"},
 	} {
 		t.Run(name, func(t *testing.T) {

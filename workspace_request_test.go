@@ -185,7 +185,7 @@ func TestInvalidRequests(t *testing.T) {
 		"exec: both":                 {execute(func(r *ExecWorkspaceRequest) { r.Command = "true" }), Invalid, "exclude each other"},
 		"exec: empty program":        {execute(func(r *ExecWorkspaceRequest) { r.Argv = []string{""} }), Invalid, "program is empty"},
 		"exec: NUL":                  {execute(func(r *ExecWorkspaceRequest) { r.Argv = []string{"a", "\x00"} }), Invalid, "NUL"},
-		"exec: variable":             {execute(func(r *ExecWorkspaceRequest) { r.Env = map[string]string{"A=": ""} }), Invalid, "no environment variable"},
+		"exec: variable":             {execute(func(r *ExecWorkspaceRequest) { r.Env = map[string]string{"A=": ""} }), Invalid, "not an environment variable"},
 		"exec: negative time":        {execute(func(r *ExecWorkspaceRequest) { r.TimeoutSeconds = -1 }), Invalid, "timeout_seconds is -1"},
 		"exec: too much time":        {execute(func(r *ExecWorkspaceRequest) { r.TimeoutSeconds = MaxSeconds + 1 }), Invalid, "timeout_seconds"},
 		"exec: no terminal":          {execute(func(r *ExecWorkspaceRequest) { r.TTY = &TTY{} }), Invalid, "terminal of 0 x 0"},
@@ -233,19 +233,19 @@ func TestInvalidRequests(t *testing.T) {
 		"publish: large host port":   {publish(PublishedPort{GuestPort: 1, HostPort: 65536}), Invalid, "65536:1 are no ports"},
 		"publish: negative":          {publish(PublishedPort{GuestPort: 1, HostPort: -1}), Invalid, "-1:1 are no ports"},
 		"publish: twice":             {publish(PublishedPort{GuestPort: 80}, PublishedPort{GuestPort: 80, HostPort: 8080}), Invalid, "port 80 is published twice"},
-		"publish: two on one":        {publish(PublishedPort{GuestPort: 80, HostPort: 8080}, PublishedPort{GuestPort: 81, HostPort: 8080}), Invalid, "port 8080 of the host is to be two ports"},
+		"publish: two on one":        {publish(PublishedPort{GuestPort: 80, HostPort: 8080}, PublishedPort{GuestPort: 81, HostPort: 8080}), Invalid, "port 8080 of the host is given for two ports"},
 		"publish: too many":          {publish(many...), Invalid, "33 ports: a service can publish 32"},
 		"publish: policy off":        {publish(PublishedPort{GuestPort: 80}), Precondition, "the network policy of the workspace is off"},
 		"network log: negative":      {networkLog(-1), Invalid, "tail_lines is -1: it must be 1 to 1048576"},
 		"network log: too much":      {networkLog(1<<20 + 1), Invalid, "tail_lines"},
 		"delete snapshot: baseline":  {deleteSnapshot("baseline"), Invalid, "can't be deleted"},
-		"delete snapshot: none":      {deleteSnapshot("none"), NotFound, "none of this name"},
+		"delete snapshot: none":      {deleteSnapshot("none"), NotFound, "no snapshot with this name"},
 		"reset: no snapshot": {func(ctx context.Context) error {
 			return only(p.ResetWorkspace(ctx, ResetWorkspaceRequest{WorkspaceID: id, Snapshot: "none"}))
-		}, NotFound, "none of this name"},
+		}, NotFound, "no snapshot with this name"},
 		"fork: fewer than none": {fork("", -1), Invalid, "count is -1: it must be 1 to 64"},
 		"fork: too many":        {fork("", MaxForks+1), Invalid, "count is 65"},
-		"fork: no snapshot":     {fork("none", 1), NotFound, "none of this name"},
+		"fork: no snapshot":     {fork("none", 1), NotFound, "no snapshot with this name"},
 		"export disk: no output": {func(ctx context.Context) error {
 			return only(p.ExportWorkspaceDisk(ctx, ExportWorkspaceDiskRequest{WorkspaceID: id}))
 		}, Invalid, "output_path is missing"},

@@ -142,7 +142,7 @@ func killedIn(t *testing.T, random *rand.Rand, from, to int) {
 	for name, number := range v.states {
 		if r := v.run(nil, "workspace", "reset", v.id, "--snapshot", name); r.code == 0 {
 			v.check("reset to "+name, "nobody", number)
-		} else if !strings.Contains(r.stderr, "has none of this name") || name == "first" {
+		} else if !strings.Contains(r.stderr, "has no snapshot with this name") || name == "first" {
 			t.Errorf("snapshot %s: %+v", name, r)
 		}
 	}

@@ -189,9 +189,9 @@ func TestWorkspace(t *testing.T) {
 	if d2 := p.object("workspace", "diff", id); fmt.Sprint(d2["entries"]) != fmt.Sprint(d["entries"]) || d2["patch"] != d["patch"] {
 		t.Errorf("diffs of the same files differ:\n%v\n%v", d2["entries"], d["entries"])
 	}
-	p.fails(3, "none of this name", "workspace", "reset", id, "--snapshot", "other")
+	p.fails(3, "no snapshot with this name", "workspace", "reset", id, "--snapshot", "other")
 	p.fails(2, "reserved", "workspace", "snapshot", "create", id, "baseline")
-	p.fails(4, "of this name", "workspace", "snapshot", "create", id, "mine")
+	p.fails(4, "with this name", "workspace", "snapshot", "create", id, "mine")
 }
 
 // applied checks that git creates the tree want from the tree base and a patch. It ignores

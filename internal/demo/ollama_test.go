@@ -126,9 +126,9 @@ func TestModelWithoutToolCalls(t *testing.T) {
 		kind  fault.Kind
 		says  string
 	}{
-		"answers at once":      {[]func(asked) any{saysText("It is Debian.")}, fault.Unsupported, "without having run a command"},
-		"says nothing":         {[]func(asked) any{func(asked) any { return map[string]any{"content": nil} }}, fault.Unsupported, "without having run a command"},
-		"is wrong, and leaves": {[]func(asked) any{wants("vm_run", "{}"), saysText("Never mind.")}, fault.Unsupported, "without having run a command"},
+		"answers at once":      {[]func(asked) any{saysText("It is Debian.")}, fault.Unsupported, "without running a command"},
+		"says nothing":         {[]func(asked) any{func(asked) any { return map[string]any{"content": nil} }}, fault.Unsupported, "without running a command"},
+		"is wrong, and leaves": {[]func(asked) any{wants("vm_run", "{}"), saysText("Never mind.")}, fault.Unsupported, "without running a command"},
 		"never ends":           {[]func(asked) any{wants("vm_run", right)}, fault.Exhausted, "8 times in a row"},
 		"wants too much":       {[]func(asked) any{wants(strings.Fields(strings.Repeat("vm_run {} ", 9))...)}, fault.Exhausted, "9 calls at once"},
 	} {

@@ -33,7 +33,7 @@ func TestOwner(t *testing.T) {
 		a["owner"] = nil
 		w.refused(t, tool, a, fault.Invalid, "owner is required")
 	}
-	w.refused(t, "pty_resume", args{"name": "n", "owner": "other"}, fault.NotFound, "none of this name and owner")
+	w.refused(t, "pty_resume", args{"name": "n", "owner": "other"}, fault.NotFound, "no session has this name and owner")
 	if list := w.text(t, "pty_list", args{"owner": "other"}); list != "[]" {
 		t.Error(list)
 	}

@@ -149,7 +149,7 @@ func TestOneServerWins(t *testing.T) {
 	}
 	for i := range 5 {
 		texts, ok := both("pty_spawn", func() args { return args{"command": "exec sleep 1000", "name": fmt.Sprint(i)} })
-		if ok != 1 || !strings.Contains(strings.Join(texts, "\n"), "a session of this name runs") {
+		if ok != 1 || !strings.Contains(strings.Join(texts, "\n"), "a session with this name is running") {
 			t.Errorf("%d have the name: %q", ok, texts)
 		}
 		var confirmed confirmResult

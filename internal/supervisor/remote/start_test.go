@@ -135,7 +135,7 @@ func TestFailedStarts(t *testing.T) {
 	}{
 		"fails":             {fault.Exhausted, "pyro env prune", "disk is full"},
 		"dies":              {fault.Unavailable, "see the file log in its folder", "ended before"},
-		"talks nonsense":    {fault.Internal, "", "can't be understood"},
+		"talks nonsense":    {fault.Internal, "", "sent an invalid message"},
 		"talks without end": {"", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

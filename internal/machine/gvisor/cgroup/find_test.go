@@ -60,12 +60,12 @@ func TestFind(t *testing.T) {
 		},
 		"v2, memory not delegated": {
 			cgroup: "0::/a/b\n", mounts: unified, user: true, files: group("/cg/a", "cpu pids", group("/cg/a/b", "")),
-			fails: "/cg/a does not hand the memory controller down", hint: "systemd-run --user --scope -p Delegate=yes",
+			fails: "/cg/a does not enable the memory controller", hint: "systemd-run --user --scope -p Delegate=yes",
 		},
 		"v2, a login session": {
 			cgroup: "0::" + session + "\n", mounts: unified, user: true, files: group("/cg/user.slice/user-1.slice", "memory pids", group("/cg"+session, "")),
 			refused: map[string]error{"/cg/user.slice/user-1.slice": unix.EACCES},
-			fails:   "may not make cgroups: write to @/cg/user.slice/user-1.slice: permission denied", hint: "systemd-run --user --scope -p Delegate=yes",
+			fails:   "not allowed to make cgroups: write to @/cg/user.slice/user-1.slice: permission denied", hint: "systemd-run --user --scope -p Delegate=yes",
 		},
 		"v2, processes may not be moved": {
 			cgroup: "0::/a/b\n", mounts: unified, user: true, files: group("/cg/a", "memory pids", group("/cg/a/b", "")),
@@ -73,7 +73,7 @@ func TestFind(t *testing.T) {
 		},
 		"v2, root in a user namespace": {
 			cgroup: "0::/a/b\n", mounts: unified, files: group("/cg/a", "memory pids", group("/cg/a/b", "")),
-			refused: map[string]error{"/cg/a": unix.EACCES}, fails: "permission denied", hint: "give the container cgroups",
+			refused: map[string]error{"/cg/a": unix.EACCES}, fails: "permission denied", hint: "give the container writable cgroups",
 		},
 		"v2, at the root": {
 			cgroup: "0::/\n", mounts: unified, files: root("/cg", "cpuset cpu memory pids\n", "pids\n"), want: "memory=/cg cpu=/cg pids=/cg",
@@ -96,11 +96,11 @@ func TestFind(t *testing.T) {
 		},
 		"v2, a mount that is read-only": {
 			cgroup: "0::/a/b\n", mounts: strings.Replace(unified, "rw,nosuid", "ro,nosuid", 1), files: group("/cg/a", "memory", group("/cg/a/b", "")),
-			fails: "cgroups mounted on @/cg are read-only", hint: "give the container cgroups",
+			fails: "cgroups mounted on @/cg are read-only", hint: "give the container writable cgroups",
 		},
 		"v2, a file system that is read-only": {
 			cgroup: "0::/a/b\n", mounts: unified, files: group("/cg/a", "memory", group("/cg/a/b", "")),
-			refused: map[string]error{"/cg/a": unix.EROFS}, fails: "read-only", hint: "give the container cgroups",
+			refused: map[string]error{"/cg/a": unix.EROFS}, fails: "read-only", hint: "give the container writable cgroups",
 		},
 		"v2, a part is mounted": {
 			cgroup: "0::/docker/x/y\n", mounts: "30 1 0:2 /docker/x @/my\\040cg rw - cgroup2 cgroup2 rw\n",
@@ -110,10 +110,10 @@ func TestFind(t *testing.T) {
 			cgroup: "0::/docker/x\n", mounts: "30 1 0:2 /docker/x @/cg rw - cgroup2 cgroup2 rw\n", files: group("/cg", "memory cpu"), fails: "topmost cgroup",
 		},
 		"v2, mounted from above the namespace": {
-			cgroup: "0::/\n", mounts: "30 1 0:2 /../.. @/cg rw - cgroup2 cgroup2 rw\n", files: group("/cg", "memory"), fails: "don't show the one",
+			cgroup: "0::/\n", mounts: "30 1 0:2 /../.. @/cg rw - cgroup2 cgroup2 rw\n", files: group("/cg", "memory"), fails: "do not contain pyro's own cgroup",
 		},
 		"v2, something is mounted over it": {
-			cgroup: "0::/a/b\n", mounts: unified, fails: "don't show the one",
+			cgroup: "0::/a/b\n", mounts: unified, fails: "do not contain pyro's own cgroup",
 		},
 		"v2, the second mount can be used": {
 			cgroup: "0::/a/b\n", mounts: "29 1 0:2 / @/ro ro - cgroup2 cgroup2 rw\n" + unified,
@@ -156,7 +156,7 @@ func TestFind(t *testing.T) {
 			want: "memory=/cg/memory/a cpu=/cg/memory/a pids=/cg/memory/a",
 		},
 		"no cgroups":       {cgroup: "", mounts: unified, fails: "no memory controller"},
-		"no cgroup file":   {cgroup: "gone", mounts: unified, fails: "no line of a cgroup file"},
+		"no cgroup file":   {cgroup: "gone", mounts: unified, fails: "invalid line of a cgroup file"},
 		"no mounts at all": {cgroup: "0::/\n", fails: "no cgroups are mounted here"},
 	} {
 		t.Run(name, func(t *testing.T) {
