@@ -47,7 +47,7 @@ func (f Figure) over(floor []float64, limit float64) Figure {
 	return f.judge(f.Median-f.Floor, f.Unit+" over the floor", limit, true)
 }
 
-// beside reports the median floor without judging the figure.
+// comparePeer reports the median floor without judging the figure.
 func (f Figure) beside(floor []float64) Figure {
 	f.Floor = quantile(floor, 0.5)
 	return f

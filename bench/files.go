@@ -86,7 +86,7 @@ func (b *bench) files() error {
 		return err
 	}
 	defer sink.Close()
-	rates, err := b.inTurn(b.n, in, func() (float64, error) { return rawIn(sink.Link) })
+	rates, err := b.alternate(b.n, in, func() (float64, error) { return rawIn(sink.Link) })
 	if err != nil {
 		return err
 	}
@@ -97,15 +97,15 @@ func (b *bench) files() error {
 		return err
 	}
 	defer source.Close()
-	if rates, err = b.inTurn(b.n, out, func() (float64, error) { return rawOut(source.Link) }); err != nil {
+	if rates, err = b.alternate(b.n, out, func() (float64, error) { return rawOut(source.Link) }); err != nil {
 		return err
 	}
 	b.figures = append(b.figures, figure("file out of a machine, 64 MiB", "MB/s", rates[0]).share(rates[1], 0.7))
 	return nil
 }
 
-// inTurn is like times, but its functions return their own measurements.
-func (b *bench) inTurn(n int, all ...func() (float64, error)) ([][]float64, error) {
+// alternate is like times, but its functions return their own measurements.
+func (b *bench) alternate(n int, all ...func() (float64, error)) ([][]float64, error) {
 	results := make([][]float64, len(all))
 	for i := range n + 1 {
 		for j, f := range all {

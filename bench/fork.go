@@ -47,7 +47,7 @@ func (w *workspaces) forkedOf(k kind) error {
 			return err
 		})
 	}
-	r, err := w.inTurn(w.n, pause, resume)
+	r, err := w.alternate(w.n, pause, resume)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (w *workspaces) forkedOf(k kind) error {
 			return took, err
 		}
 	}
-	if r, err = w.inTurn(max(w.n/3, 3), forks(liveForks), forks(1)); err != nil {
+	if r, err = w.alternate(max(w.n/3, 3), forks(liveForks), forks(1)); err != nil {
 		return err
 	}
 	for _, one := range r[1] {

@@ -165,7 +165,7 @@ func (w *workspaces) hostRead(h *hostAgent, k kind) error {
 	if err := m.Agent.WriteFile(w.ctx, client.FileSpec{Path: "/dev/shm/file", Size: fileSize}, io.LimitReader(zeroes{}, fileSize)); err != nil {
 		return err
 	}
-	r, err := w.inTurn(max(w.n/3, 3), w.streamed(h), w.streamed(h.wide), func() (float64, error) {
+	r, err := w.alternate(max(w.n/3, 3), w.streamed(h), w.streamed(h.wide), func() (float64, error) {
 		began := time.Now()
 		_, err := m.Agent.ReadFile(w.ctx, "/dev/shm/file", 0, 0, io.Discard)
 		return rate(fileSize, time.Since(began)), err

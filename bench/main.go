@@ -73,7 +73,7 @@ var sections = []section{
 	{"exec", machines, (*bench).exec},
 	{"link", machines, (*bench).link},
 	{"files", machines, (*bench).files},
-	{"together", machines, (*bench).together},
+	{"together", machines, (*bench).concurrentStarts},
 	{"memory", machines, (*bench).memory},
 	{"first", machines, (*bench).first},
 	{"gvisor", machines, (*bench).gvisor},

@@ -39,7 +39,7 @@ func (b *bench) pty() (err error) {
 		}
 	}
 	for _, s := range []step{
-		{"echo", t.echoed}, {"desktop-commander", t.beside}, {"output", t.printed}, {"many sessions", t.crowded}, {"read_until", t.found},
+		{"echo", t.echoed}, {"desktop-commander", t.comparePeer}, {"output", t.printed}, {"many sessions", t.crowded}, {"read_until", t.found},
 	} {
 		fmt.Fprintln(os.Stderr, "measuring pty:", s.name)
 		if err := s.run(); err != nil {

@@ -36,7 +36,7 @@ func (t *terminals) printed() error {
 		defer s.Close()
 		o.server = s
 	}
-	r, err := t.inTurn(min(t.n, 5), func() (float64, error) {
+	r, err := t.alternate(min(t.n, 5), func() (float64, error) {
 		direct, err := t.bare(stays)
 		if err != nil {
 			return 0, err
@@ -203,7 +203,7 @@ func (t *terminals) found() error {
 			return float64(time.Since(began).Microseconds()) / 1000, err
 		}
 	}
-	r, err := t.inTurn(max(t.n, 10), search(arguments{"pattern": "end of 1 MB\r\n"}), search(arguments{"pattern": `th[a-z]+ is the end of \d+ MB\r\n`, "regex": true}))
+	r, err := t.alternate(max(t.n, 10), search(arguments{"pattern": "end of 1 MB\r\n"}), search(arguments{"pattern": `th[a-z]+ is the end of \d+ MB\r\n`, "regex": true}))
 	if err != nil {
 		return err
 	}

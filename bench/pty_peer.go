@@ -24,9 +24,9 @@ while IFS= read -r line; do
 done
 `
 
-// beside measures the same work with desktop-commander. That server uses pipes instead of
+// comparePeer measures the same work with desktop-commander. That server uses pipes instead of
 // terminals. If desktop-commander can't be installed, the comparison is omitted.
-func (t *terminals) beside() error {
+func (t *terminals) comparePeer() error {
 	program := filepath.Join(t.dir, "answering")
 	if err := os.WriteFile(program, []byte(answering), 0o600); err != nil {
 		return err
@@ -37,7 +37,7 @@ func (t *terminals) beside() error {
 	}
 	ctx, cancel := context.WithTimeout(t.ctx, peerTimeout)
 	defer cancel()
-	err := t.besidePeer(ctx, "bash "+program)
+	err := t.measurePeer(ctx, "bash "+program)
 	if failed := (*peerError)(nil); errors.As(err, &failed) {
 		fmt.Fprintln(os.Stderr, "desktop-commander is not measured:", err)
 		return nil
@@ -48,7 +48,7 @@ func (t *terminals) beside() error {
 // peerError is an error that desktop-commander caused.
 type peerError struct{ error }
 
-func (t *terminals) besidePeer(ctx context.Context, command string) error {
+func (t *terminals) measurePeer(ctx context.Context, command string) error {
 	peer, its, err := t.peer(ctx, command)
 	if err != nil {
 		return &peerError{err}

@@ -138,14 +138,14 @@ func (b *bench) savedBy(d machine.Driver) error {
 	}
 	content := make([]byte, touched)
 	rand.Read(content)
-	r, err := b.inTurn(b.n, save, b.written(content))
+	r, err := b.alternate(b.n, save, b.written(content))
 	if err != nil {
 		return err
 	}
 	of := fmt.Sprintf("%s: a machine of %d MiB that touched 100 MiB: ", d.Isolation(), savedMiB)
 	b.figures = append(b.figures, figure(of+"save; floor: 100 MiB written and flushed", "ms", r[0]).times(r[0], r[1], 1.5),
 		figure(of+"it stands still for a save; the same floor", "ms", still[1:]).over(r[1], 60))
-	if r, err = b.inTurn(b.n, b.started(d, dir), b.started(d, "")); err != nil {
+	if r, err = b.alternate(b.n, b.started(d, dir), b.started(d, "")); err != nil {
 		return err
 	}
 	b.figures = append(b.figures, figure(of+"resume to first exec; floor: a start", "ms", r[0]).times(r[0], r[1], 1.3))

@@ -132,7 +132,7 @@ func (w *workspaces) servedAPI(k kind) (err error) {
 // serveCreate measures a creation and the first program.
 func (w *workspaces) serveCreate(s *apiServer, h *hostAgent) error {
 	n := 0
-	r, err := w.inTurn(max(w.n, 10), func() (float64, error) {
+	r, err := w.alternate(max(w.n, 10), func() (float64, error) {
 		began := time.Now()
 		path, err := s.create(w.ctx, 512)
 		if err == nil {
@@ -275,7 +275,7 @@ func (w *workspaces) serveFiles(s *apiServer, h *hostAgent) error {
 	if err != nil {
 		return err
 	}
-	r, err := w.inTurn(max(w.n/3, 3), timed(func() error { return s.write(w.ctx, path, served500) }), timed(func() error { return s.read(w.ctx, path, served500) }),
+	r, err := w.alternate(max(w.n/3, 3), timed(func() error { return s.write(w.ctx, path, served500) }), timed(func() error { return s.read(w.ctx, path, served500) }),
 		timed(func() error { return w.hostWrites(h) }), timed(func() error { return w.hostReads(h, "files", served500) }))
 	if err != nil {
 		return err

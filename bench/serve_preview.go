@@ -67,7 +67,7 @@ func (w *workspaces) servePreview(s *apiServer, _ *hostAgent) error {
 	if err != nil {
 		return err
 	}
-	r, err := w.inTurn(max(w.n/3, 3), timed(func() error { return s.preview(w.ctx, host, http.MethodPut, served500) }),
+	r, err := w.alternate(max(w.n/3, 3), timed(func() error { return s.preview(w.ctx, host, http.MethodPut, served500) }),
 		timed(func() error { return s.preview(w.ctx, host, http.MethodGet, served500) }))
 	if err != nil {
 		return err

@@ -91,8 +91,8 @@ func runIn(b *bench, m *floor.Machine) error {
 	return err
 }
 
-// together measures eight concurrent starts of machines.
-func (b *bench) together() error {
+// concurrentStarts measures eight concurrent starts of machines.
+func (b *bench) concurrentStarts() error {
 	const machines = 8
 	all := func() error {
 		var failed error

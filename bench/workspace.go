@@ -44,7 +44,7 @@ func (b *bench) workspace() error {
 
 // shell measures shells and services.
 func (b *bench) shell() error {
-	return b.onWorkspaces(func(w *workspaces) []step { return []step{{"shells and services", w.shelled}} })
+	return b.onWorkspaces(func(w *workspaces) []step { return []step{{"shells and services", w.shells}} })
 }
 
 // step is one part of a section.
@@ -186,7 +186,7 @@ func (w *workspaces) creation(k kind, seed string, then func(id string) error) f
 func (w *workspaces) created() error {
 	const own = 60 // ms for the workspace's folder, record and process
 	for _, k := range w.kinds {
-		r, err := w.inTurn(w.n, w.creation(k, "", func(id string) error {
+		r, err := w.alternate(w.n, w.creation(k, "", func(id string) error {
 			_, err := w.run(id, "/bin/true")
 			return err
 		}), func() (took float64, err error) {

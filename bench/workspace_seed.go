@@ -108,7 +108,7 @@ func (w *workspaces) seeded() error {
 	for _, k := range w.kinds {
 		measures = append(measures, w.creation(k, tree, nil), w.creation(k, "", nil))
 	}
-	r, err := w.inTurn(w.slow(), measures...)
+	r, err := w.alternate(w.slow(), measures...)
 	if err != nil {
 		return err
 	}

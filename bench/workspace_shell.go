@@ -12,8 +12,8 @@ import (
 	"github.com/pyro-mcp/pyro"
 )
 
-// shelled compares the work of shells and services with the same work inside the machine.
-func (w *workspaces) shelled() error {
+// shells compares the work of shells and services with the same work inside the machine.
+func (w *workspaces) shells() error {
 	for _, k := range w.kinds {
 		id, err := w.create(k, "")
 		if err != nil {

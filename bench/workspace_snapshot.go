@@ -90,7 +90,7 @@ func (w *workspaces) layered(k kind) error {
 		name string
 		of   func(id string) func() (float64, error)
 	}{{"snapshot create", w.snapshotting}, {"reset", w.resetting}, {"fork", w.forking}} {
-		r, err := w.inTurn(min(w.n, 5), o.of(ids[1]), o.of(ids[0]))
+		r, err := w.alternate(min(w.n, 5), o.of(ids[1]), o.of(ids[0]))
 		if err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func (w *workspaces) copied(k kind) error {
 	if err := w.snapshot(id, kept); err != nil {
 		return err
 	}
-	r, err := w.inTurn(w.slow(), w.copying(tree, "-a", "--reflink=auto"), w.creation(k, "", nil), w.snapshotting(id), w.resetting(id), w.forking(id))
+	r, err := w.alternate(w.slow(), w.copying(tree, "-a", "--reflink=auto"), w.creation(k, "", nil), w.snapshotting(id), w.resetting(id), w.forking(id))
 	if err != nil {
 		return err
 	}

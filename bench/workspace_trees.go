@@ -86,7 +86,7 @@ func (w *workspaces) grown(k kind, s shape) error {
 	}
 	rounds := max(1, min(w.slow(), 30_000/(s.folders*s.files)))
 	for _, row := range rows {
-		r, err := w.inTurn(rounds, row.ours, row.floor)
+		r, err := w.alternate(rounds, row.ours, row.floor)
 		if err != nil {
 			return fmt.Errorf("%s: %w", row.name, err)
 		}

@@ -19,7 +19,7 @@ func TestDemo(t *testing.T) {
 	p := workspaces(t).sandboxed()
 	nothingLeft := func() {
 		t.Helper()
-		p.leftNothing()
+		p.checkNoLeftovers()
 		if left := p.list(); len(left) > 0 {
 			t.Errorf("left: %v", left)
 		}

@@ -23,7 +23,7 @@ func TestInterruptAsksThenKills(t *testing.T) {
 	if end := r.end(); end.stdout != "asked\n" || end.code != 7 {
 		t.Errorf("asked once: %+v", end)
 	}
-	p.leftNothing()
+	p.checkNoLeftovers()
 
 	r = p.start("run", environment, "--", "sh", "-c", `trap 'echo asked' INT; echo ready; while :; do sleep 0.1; done`)
 	r.says("ready")
@@ -33,7 +33,7 @@ func TestInterruptAsksThenKills(t *testing.T) {
 	if end := r.end(); end.code != 130 {
 		t.Errorf("asked twice: %+v", end)
 	}
-	p.leftNothing()
+	p.checkNoLeftovers()
 }
 
 // TestSignals stops pyro at random times by signals that let it clean up.
@@ -45,7 +45,7 @@ func TestSignals(t *testing.T) {
 		after := 20*time.Millisecond + time.Duration(moments.Int64N(int64(700*time.Millisecond)))
 		r, end := p.signalled(sig, after)
 		for ; end.code < 0 && after < patience; after *= 2 { // on a busy host pyro might not have started yet
-			p.leftNothing()
+			p.checkNoLeftovers()
 			r, end = p.signalled(sig, after)
 		}
 		if end.code != 128+int(sig) {
@@ -54,7 +54,7 @@ func TestSignals(t *testing.T) {
 		for _, pid := range machines(r.Process.Pid) {
 			t.Errorf("%s after %s: machine %d still runs", sig, after, pid)
 		}
-		p.leftNothing()
+		p.checkNoLeftovers()
 	}
 }
 

@@ -140,7 +140,7 @@ func TestEnvBuild(t *testing.T) {
 	for _, isolation := range []string{"gvisor", "tcg"} {
 		t.Run(isolation, func(t *testing.T) {
 			if isolation == "tcg" {
-				onlyInAll(t)
+				skipUnlessAll(t)
 			}
 			t.Parallel()
 			p := workspaces(t).withEnvironment().with("PYRO_ISOLATION", isolation).with("OTHER", "variable")

@@ -68,7 +68,7 @@ func (p *program) isKilled(name string) {
 	if end := r.end(); end.code != 125 || !strings.Contains(end.stderr, "pyro: error: run machine: "+name+" was killed by signal 9") {
 		t.Errorf("%+v", end)
 	}
-	p.leftNothing()
+	p.checkNoLeftovers()
 }
 
 // TestFullDisk writes more data in a guest than the host can store. If the machine is emulated, it

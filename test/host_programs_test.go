@@ -69,8 +69,8 @@ func typeHost(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentS
 	}
 }
 
-// sayHost runs a command line in the sandbox and returns the output.
-func sayHost(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient, line string) string {
+// hostOutput runs a command line in the sandbox and returns the output.
+func hostOutput(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient, line string) string {
 	t.Helper()
 	r, err := c.Exec(ctx, connect.NewRequest(&pb.ExecRequest{SandboxId: "one", Cmd: "sh", Args: []string{"-c", line}}))
 	if err != nil {
@@ -150,7 +150,7 @@ func (p *leftPrograms) slowReader(ctx context.Context, t *testing.T, c hostagent
 	if quick.exited == nil || quick.exited.ExitCode != 0 || quick.stream.Err() != nil {
 		t.Errorf("beside a client that does not read: got exit %v, %v", quick.exited, quick.stream.Err())
 	}
-	if said := sayHost(ctx, t, c, "echo here"); said != "here\n" {
+	if said := hostOutput(ctx, t, c, "echo here"); said != "here\n" {
 		t.Errorf("beside a client that does not read: got %q", said)
 	}
 	if seen := slow.until(t, ""); !strings.HasSuffix(seen, "flooded\n") || slow.next != 20_000_000+int64(len("flooded\n")) {
@@ -211,7 +211,7 @@ func (p *leftPrograms) connect(ctx context.Context, t *testing.T, c hostagentv1c
 		out, errs = out+string(stream.Msg().GetData().GetStdout()), errs+string(stream.Msg().GetData().GetStderr())
 		if first := fmt.Sprintf("you default /srv %d\n", p.server); out == first && !said {
 			said = true
-			sayHost(ctx, t, c, "touch /tmp/go")
+			hostOutput(ctx, t, c, "touch /tmp/go")
 		}
 		if strings.HasSuffix(out, "\nwent\n") {
 			if _, err := c.KillProcess(ctx, connect.NewRequest(&pb.KillProcessRequest{SandboxId: "one", Selector: &pb.KillProcessRequest_Tag{Tag: "server"}})); err != nil {
@@ -223,7 +223,7 @@ func (p *leftPrograms) connect(ctx context.Context, t *testing.T, c hostagentv1c
 	if stream.Err() != nil || end.GetExitCode() != 137 || errs != "wrong\n" || !slices.Equal(strings.Split(out, "\n"), []string{fmt.Sprintf("you default /srv %d", p.server), "went", ""}) {
 		t.Errorf("it printed %q and %q, and ended with %v: %v", out, errs, end, stream.Err())
 	}
-	for sayHost(ctx, t, c, "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'sleep 765[4]'") != "0\n" {
+	for hostOutput(ctx, t, c, "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'sleep 765[4]'") != "0\n" {
 	}
 	list, err := c.ListProcesses(ctx, connect.NewRequest(&pb.ListProcessesRequest{SandboxId: "one"}))
 	if err != nil || len(list.Msg.Processes) != 0 {
@@ -301,7 +301,7 @@ func TestHostAgentProgramsAfterPause(t *testing.T) {
 	if seen := again.until(t, "it\r\n"); seen != "got it\r\n" || back.Pid != started.Pid {
 		t.Errorf("the terminal of %d continues as %d with %q", started.Pid, back.Pid, seen)
 	}
-	sayHost(ctx, t, c, "touch /tmp/go")
+	hostOutput(ctx, t, c, "touch /tmp/go")
 	var out, errs string
 	var end *pb.ExecStreamEnd
 	for stream := watch(); stream.Receive(); end = stream.Msg().GetEnd() {

@@ -83,7 +83,7 @@ func TestHostAgentTemplates(t *testing.T) {
 	if err != nil || flat.Msg.SizeBytes < 1<<20 || flat.Msg.SizeBytes > int64(inFiles)<<10+28<<20 {
 		t.Fatalf("of %d KiB of files: %v %v", inFiles, flat, err)
 	}
-	p.areWhole(flat.Msg.SizeBytes, "images/content", filepath.Join("workspaces", workspaces[0], "disks"))
+	p.checkImages(flat.Msg.SizeBytes, "images/content", filepath.Join("workspaces", workspaces[0], "disks"))
 	if _, err := c.DestroySandbox(ctx, connect.NewRequest(&pb.DestroySandboxRequest{SandboxId: "two"})); err != nil {
 		t.Error(err)
 	}
@@ -111,8 +111,9 @@ func TestHostAgentTemplates(t *testing.T) {
 	p.endHost(agent)
 }
 
-// areWhole checks that the folders have the reported size, and that all images in them pass fsck.
-func (p *program) areWhole(reported int64, folders ...string) {
+// checkImages checks that the folders have the reported size, and that all images in them pass
+// fsck.
+func (p *program) checkImages(reported int64, folders ...string) {
 	p.t.Helper()
 	var taken int64
 	images := 0

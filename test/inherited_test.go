@@ -33,9 +33,10 @@ func foreignFile(t *testing.T) *os.File {
 	return file
 }
 
-// noneHas checks that no process has a file open, except this one and the given one. Until a child
-// of this process executes its program, it has the file and the command line of this process.
-func noneHas(t *testing.T, file *os.File, except int) {
+// checkNotInherited checks that no process has a file open, except this one and the given one.
+// Until a child of this process executes its program, it has the file and the command line of this
+// process.
+func checkNotInherited(t *testing.T, file *os.File, except int) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/fd/*")
 	if err != nil {
@@ -77,7 +78,7 @@ func TestWorkspaceInheritsNothing(t *testing.T) {
 	if supervisor, machine, running := p.find(made.ID); !running || supervisor == 0 || machine == 0 {
 		t.Errorf("%d, %d, %v", supervisor, machine, running)
 	}
-	noneHas(t, file, 0)
+	checkNotInherited(t, file, 0)
 	p.must("workspace", "delete", made.ID)
 }
 
@@ -112,7 +113,7 @@ func TestSessionInheritsNothing(t *testing.T) {
 		if !strings.Contains(text, `0000000\r`) { // signals 1 to 28; the C library can ignore signal 32
 			t.Errorf("%s: %s", backend, text)
 		}
-		noneHas(t, file, cmd.Process.Pid)
+		checkNotInherited(t, file, cmd.Process.Pid)
 		call("pty_close", map[string]any{"session_id": id})
 	}
 }

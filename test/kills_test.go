@@ -126,9 +126,9 @@ func (p *program) folders() (ids []string) {
 	return ids
 }
 
-// coming waits until a workspace that is starting has a supervisor or a machine, and returns its
-// process id. It ignores the workspaces in the list. It returns 0 if the client ends first.
-func (p *program) coming(who string, over []string, ended <-chan struct{}) (pid int) {
+// awaitStarting waits until a workspace that is starting has a supervisor or a machine, and returns
+// its process id. It ignores the workspaces in the list. It returns 0 if the client ends first.
+func (p *program) awaitStarting(who string, over []string, ended <-chan struct{}) (pid int) {
 	p.t.Helper()
 	for {
 		for _, id := range p.folders() {

@@ -51,8 +51,8 @@ var floods = []attack{
 	{Name: "UDP flows", Do: "flow-flood", To: flooded, Times: 2000},
 }
 
-// besieged is a workspace that runs the attacker.
-type besieged struct {
+// attackedWorkspace is a workspace that runs the attacker.
+type attackedWorkspace struct {
 	*program
 	t      *testing.T
 	hosts  *hosts
@@ -62,7 +62,7 @@ type besieged struct {
 	may    []netip.Prefix // targets that the machine is allowed to reach
 }
 
-func (h *hosts) besiege(t *testing.T, may []string, flags ...string) *besieged {
+func (h *hosts) startAttacker(t *testing.T, may []string, flags ...string) *attackedWorkspace {
 	t.Helper()
 	seed := t.TempDir()
 	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", filepath.Join(seed, "attacker"), "./attacker")
@@ -70,7 +70,7 @@ func (h *hosts) besiege(t *testing.T, may []string, flags ...string) *besieged {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	b := &besieged{program: h.pyro(), t: t, hosts: h}
+	b := &attackedWorkspace{program: h.pyro(), t: t, hosts: h}
 	b.id = b.create(append([]string{"--network-policy", "egress", "--seed-path", seed}, flags...)...)
 	network := b.object("workspace", "status", b.id)["network"].(map[string]any)
 	text := func(name string) string { return network[name].(string) }
@@ -100,7 +100,7 @@ func (o outcome) is(wanted string) bool {
 }
 
 // try runs attacks concurrently and returns their outcomes by name.
-func (b *besieged) try(all []attack, workers int) map[string]outcome {
+func (b *attackedWorkspace) try(all []attack, workers int) map[string]outcome {
 	b.t.Helper()
 	for i := range all {
 		for _, text := range []*string{&all[i].Name, &all[i].To, &all[i].Via, &all[i].record} {
@@ -129,7 +129,7 @@ func (b *besieged) try(all []attack, workers int) map[string]outcome {
 
 // attack runs attacks. It checks the outcomes that the attacker reports, the packets that left the
 // machine, and the log.
-func (b *besieged) attack(all []attack) {
+func (b *attackedWorkspace) attack(all []attack) {
 	b.t.Helper()
 	began := time.Now()
 	seen := map[string]bool{}
@@ -194,7 +194,7 @@ func (a attack) description() string {
 }
 
 // refusals returns the recorded reasons for refusals, by subject.
-func (b *besieged) refusals() map[string][]string {
+func (b *attackedWorkspace) refusals() map[string][]string {
 	b.t.Helper()
 	all := map[string][]string{}
 	for _, r := range b.object("workspace", "network", "log", b.id, "--all")["records"].([]any) {
@@ -216,7 +216,7 @@ func (b *besieged) refusals() map[string][]string {
 }
 
 // judge reports all packets that have arrived but must not arrive.
-func (b *besieged) judge(all []attack) {
+func (b *attackedWorkspace) judge(all []attack) {
 	b.t.Helper()
 	time.Sleep(200 * time.Millisecond) // waits for packets in transit
 	for _, a := range b.hosts.arrivals() {
@@ -240,7 +240,7 @@ func (b *besieged) judge(all []attack) {
 	}
 }
 
-func (b *besieged) reaches(a netip.Addr) bool {
+func (b *attackedWorkspace) reaches(a netip.Addr) bool {
 	return slices.ContainsFunc(b.may, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
@@ -286,7 +286,7 @@ func memory(t *testing.T, pid int) int {
 const maxGrowth = 96
 
 // flood runs a flood and checks the memory of the supervisor meanwhile.
-func (b *besieged) flood(f attack) {
+func (b *attackedWorkspace) flood(f attack) {
 	b.t.Helper()
 	began := time.Now()
 	supervisor, _, _ := b.find(b.id)
@@ -322,7 +322,7 @@ func TestEgress(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
 	h := newHosts(t)
-	b := h.besiege(t, []string{reachable, reachableAll, publicNAT64 + "/128"})
+	b := h.startAttacker(t, []string{reachable, reachableAll, publicNAT64 + "/128"})
 	b.attack(slices.Clone(controls))
 	b.attack(slices.Concat(ranges(), forms(), names(), resolvers(), redirects(), gateways(), packets()))
 	for _, step := range rebinding {

@@ -8,7 +8,7 @@ import "testing"
 func TestEgressRules(t *testing.T) {
 	t.Parallel()
 	h := newHosts(t)
-	b := h.besiege(t, []string{good + "/32", "10.20.0.0/16", "10.66.0.6/32"},
+	b := h.startAttacker(t, []string{good + "/32", "10.20.0.0/16", "10.66.0.6/32"},
 		"--egress-allow", "good.test:443", "--egress-allow", "rebinding.good.test:5432", "--egress-allow", "*.wild.test", "--egress-allow", "10.20.0.0/16:5432", "--egress-deny", "10.20.9.0/24", "--egress-deny", "8.8.4.0/24")
 	const no = "not allowed by any rule"
 	for _, step := range [][]attack{
@@ -65,7 +65,7 @@ func TestEgressRules(t *testing.T) {
 func TestEgressDenied(t *testing.T) {
 	t.Parallel()
 	h := newHosts(t)
-	b := h.besiege(t, []string{"8.8.8.0/24", public + "/32"}, "--egress-deny", "8.8.4.0/24", "--egress-deny", "bad.test", "--egress-deny", "93.184.216.34:25")
+	b := h.startAttacker(t, []string{"8.8.8.0/24", public + "/32"}, "--egress-deny", "8.8.4.0/24", "--egress-deny", "bad.test", "--egress-deny", "93.184.216.34:25")
 	b.attack([]attack{
 		{Name: "control: what is beside", Do: "tcp", To: "8.8.8.8:443", want: "connected"}, {Name: "control: another port", Do: "tcp", To: public + ":443", want: "connected"},
 		{Name: "first of a range", Do: "tcp", To: "8.8.4.0:443", logged: "denied"}, {Name: "last of a range", Do: "udp", To: "8.8.4.255:443", logged: "denied"},

@@ -106,8 +106,8 @@ func (s *terminal) close() {
 	}
 }
 
-// noneRuns waits until no program in the workspace has the given argument.
-func (p *program) noneRuns(id, argument string) {
+// awaitNoProcess waits until no program in the workspace has the given argument.
+func (p *program) awaitNoProcess(id, argument string) {
 	p.t.Helper()
 	for began := time.Now(); p.shell(id, "grep -lz '^"+argument+"$' /proc/[0-9]*/cmdline | wc -l") != "0\n"; time.Sleep(100 * time.Millisecond) {
 		if time.Since(began) > patience {
@@ -166,7 +166,7 @@ func TestWorkspaceSession(t *testing.T) {
 	s = openTerminal(t, p, id, "trap '' HUP; echo ready; sleep 98765; sleep 98765", nil)
 	s.until(session.Output, "ready")
 	s.close()
-	p.noneRuns(id, "98765")
+	p.awaitNoProcess(id, "98765")
 }
 
 // TestWorkspaceSessionIsPaused pauses a workspace that has a session. The session must continue
@@ -201,7 +201,7 @@ func TestWorkspaceSessionIsPaused(t *testing.T) {
 	s.until(session.Output, "ready")
 	p.must("workspace", "pause", id)
 	s.close()
-	p.noneRuns(id, "98765")
+	p.awaitNoProcess(id, "98765")
 
 	s = openTerminal(t, p, id, "echo ready; sleep 98765", nil)
 	s.until(session.Output, "ready")
@@ -260,5 +260,5 @@ func TestWorkspaceSessionIsLost(t *testing.T) {
 	if state := s.end(); state.Reason != session.Lost {
 		t.Errorf("%+v", state)
 	}
-	p.noneRuns(id, "98765")
+	p.awaitNoProcess(id, "98765")
 }

@@ -112,7 +112,7 @@ func (p *program) run(stdin io.Reader, args ...string) result {
 	if err != nil && !errors.As(err, &exit) {
 		p.t.Fatal(err)
 	}
-	p.leftNothing()
+	p.checkNoLeftovers()
 	return result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
 
@@ -122,8 +122,8 @@ func (p *program) in(argv ...string) result {
 	return p.run(nil, append([]string{"run", environment, "--"}, argv...)...)
 }
 
-// leftNothing checks that the folders of machines and temporary files are empty.
-func (p *program) leftNothing() {
+// checkNoLeftovers checks that the folders of machines and temporary files are empty.
+func (p *program) checkNoLeftovers() {
 	p.t.Helper()
 	for _, dir := range []string{filepath.Join(p.state, "machines"), p.temp} {
 		left, err := os.ReadDir(dir)

@@ -191,7 +191,7 @@ func TestMuchOutput(t *testing.T) {
 	if peak == 0 || peak > maxMemoryKiB {
 		t.Errorf("pyro took %d KiB", peak)
 	}
-	p.leftNothing()
+	p.checkNoLeftovers()
 }
 
 // peakKiB returns the peak memory of a process, in KiB.
@@ -228,5 +228,5 @@ func TestEightAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	p.leftNothing()
+	p.checkNoLeftovers()
 }

@@ -18,8 +18,8 @@ func sameForAll(t *testing.T) {
 	}
 }
 
-// onlyInAll marks a test that takes long. `make test` omits it, and `make test-all` runs it.
-func onlyInAll(t *testing.T) {
+// skipUnlessAll marks a test that takes long. `make test` omits it, and `make test-all` runs it.
+func skipUnlessAll(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("make test-all runs this test")

@@ -50,7 +50,7 @@ func (w *terminals) run(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// leftNothing waits until all processes have ended. It checks that no session remains.
+// checkNoLeftovers waits until all processes have ended. It checks that no session remains.
 func (w *terminals) leftNothing() {
 	w.t.Helper()
 	began := time.Now()

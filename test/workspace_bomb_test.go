@@ -42,7 +42,7 @@ func TestForkBombs(t *testing.T) {
 	for name, bomb := range bombs {
 		t.Run(name, func(t *testing.T) {
 			if name != "Fork" { // the hardest to end
-				onlyInAll(t)
+				skipUnlessAll(t)
 			}
 			p := workspaces(t)
 			id := p.create()

@@ -55,7 +55,7 @@ func TestDetachedCommand(t *testing.T) {
 	if r := p.run(nil, "workspace", "kill", id, n); r.code != 0 || !strings.Contains(r.stderr, " state=exited exit_code=137 ") {
 		t.Errorf("kill: %+v", r)
 	}
-	p.noneRuns(id, "1111.5")
+	p.awaitNoProcess(id, "1111.5")
 
 	n = p.detach(id, "echo ready; sleep 1111.5")
 	f = p.start("workspace", "logs", id, n, "-f")
@@ -107,7 +107,7 @@ func TestExecEndsWithItsClient(t *testing.T) {
 	runs("1111.2")
 	client.Process.Kill()
 	client.end()
-	p.noneRuns(id, "1111.2")
+	p.awaitNoProcess(id, "1111.2")
 
 	serve := func(args ...string) (in io.WriteCloser, leave func()) {
 		r := &running{Cmd: p.command(args...), t: t}
@@ -129,7 +129,7 @@ func TestExecEndsWithItsClient(t *testing.T) {
 	fmt.Fprintf(in, `{"jsonrpc":"2.0","id":1,"method":"exec_workspace","params":{"workspace_id":%q,"argv":["sleep","1111.3"],"timeout_seconds":600}}`+"\n", id)
 	runs("1111.3")
 	leave()
-	p.noneRuns(id, "1111.3")
+	p.awaitNoProcess(id, "1111.3")
 
 	in, leave = serve("mcp", "serve")
 	fmt.Fprintln(in, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
@@ -139,9 +139,9 @@ func TestExecEndsWithItsClient(t *testing.T) {
 		runs(argument)
 	}
 	fmt.Fprintln(in, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
-	p.noneRuns(id, "1111.4")
+	p.awaitNoProcess(id, "1111.4")
 	runs("1111.5")
 	leave()
-	p.noneRuns(id, "1111.5")
+	p.awaitNoProcess(id, "1111.5")
 	runs("1111.1") // of a client that is still there
 }

@@ -18,7 +18,7 @@ func TestWorkspaceSize(t *testing.T) {
 	for _, isolation := range []string{"gvisor", "tcg"} {
 		t.Run(isolation, func(t *testing.T) {
 			if isolation == "tcg" {
-				onlyInAll(t)
+				skipUnlessAll(t)
 			}
 			p := workspaces(t).with("PYRO_ISOLATION", isolation)
 			if isolation == "gvisor" {

@@ -113,13 +113,13 @@ func TestKilledAnywhere(t *testing.T) {
 	for name, part := range map[string][2]int{"Inside": {0, 5}, "AsAWhole": {5, len(operations)}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			killedIn(t, rand.New(rand.NewSource(int64(seed))), part[0], part[1])
+			testKills(t, rand.New(rand.NewSource(int64(seed))), part[0], part[1])
 		})
 	}
 }
 
-// killedIn tests a part of the operations in a new workspace.
-func killedIn(t *testing.T, random *rand.Rand, from, to int) {
+// testKills tests a part of the operations in a new workspace.
+func testKills(t *testing.T, random *rand.Rand, from, to int) {
 	v := &victim{program: workspaces(t), dir: t.TempDir(), states: map[string]int{"first": 0}}
 	v.id = v.create("--seed-path", v.folder(0))
 	v.must("workspace", "snapshot", "create", v.id, "first")
@@ -163,7 +163,7 @@ func (v *victim) kill(o operation, who string, after time.Duration) bool {
 		case who == "client":
 			return client
 		case o.starts:
-			return v.coming(who, over, ended)
+			return v.awaitStarting(who, over, ended)
 		}
 		return victimOf(who, supervisor, m)
 	})
@@ -180,7 +180,7 @@ func (v *victim) kill(o operation, who string, after time.Duration) bool {
 	may := []int{number}
 	if !r.acknowledged {
 		if may = append(may, v.number); o.name == "snapshot" {
-			v.forgetUnless(args[len(args)-1])
+			v.forgetIfMissing(args[len(args)-1])
 		}
 	}
 	v.check(what, who, may...)
@@ -237,9 +237,9 @@ func (v *victim) quiet() {
 	}
 }
 
-// forgetUnless removes a snapshot from states, unless the snapshot exists. It is for snapshots that
-// were not acknowledged.
-func (v *victim) forgetUnless(name string) {
+// forgetIfMissing removes a snapshot from states, unless the snapshot exists. It is for snapshots
+// that were not acknowledged.
+func (v *victim) forgetIfMissing(name string) {
 	if !strings.Contains(v.must("workspace", "snapshot", "list", v.id), name+" ") {
 		delete(v.states, name)
 	}

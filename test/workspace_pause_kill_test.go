@@ -24,7 +24,7 @@ func TestKilledWhilePausing(t *testing.T) {
 	random := mathrand.New(mathrand.NewSource(int64(testenv.Seed(t, 1))))
 	p := workspaces(t)
 	v := &pausing{program: p, id: p.create("--mem-mib", "512")}
-	v.anew()
+	v.restartProgram()
 	took := map[string]time.Duration{}
 	for _, operation := range []string{"pause", "resume", "fork"} {
 		v.prepare(operation)
@@ -55,8 +55,8 @@ type pausing struct {
 	was  string // state of the workspace before the operation
 }
 
-// anew starts the program with a new word after a boot of the machine.
-func (v *pausing) anew() {
+// restartProgram starts the program with a new word after a boot of the machine.
+func (v *pausing) restartProgram() {
 	v.t.Helper()
 	v.word = rand.Text()
 	v.shell(v.id, "rm -f ask answer; mkfifo ask answer; HELD="+v.word+` setsid sh -c 'exec 3<>ask 4<>answer; while read x <&3; do echo $HELD >&4; done' >/dev/null 2>&1 </dev/null & sleep 0.2`)
@@ -83,7 +83,7 @@ func (v *pausing) prepare(operation string) {
 	v.t.Helper()
 	if v.stateOf(v.id) == "stopped" {
 		v.must("workspace", "start", v.id)
-		v.anew()
+		v.restartProgram()
 	}
 	if operation == "resume" {
 		v.must("workspace", "pause", v.id)
@@ -104,7 +104,7 @@ func (v *pausing) kill(operation, who string, after time.Duration) bool {
 		case who == "client":
 			return client
 		case operation == "resume":
-			return v.coming(who, others, ended)
+			return v.awaitStarting(who, others, ended)
 		}
 		return victimOf(who, supervisor, m)
 	})
@@ -141,7 +141,7 @@ func (v *pausing) check(what, acknowledged string) {
 	}
 	v.must("workspace", "start", v.id)
 	if state == "stopped" {
-		v.anew()
+		v.restartProgram()
 	}
 	// After another pause and resume, no saved state must remain.
 	v.must("workspace", "pause", v.id)

@@ -24,8 +24,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// strangeTree creates a tree with many kinds of names, modes and times.
-func strangeTree(t testing.TB, dir string, seed int64, files int) {
+// randomTree creates a tree with many kinds of names, modes and times.
+func randomTree(t testing.TB, dir string, seed int64, files int) {
 	t.Helper()
 	random := rand.New(rand.NewSource(seed))
 	names := []string{"a", "a-", "a.b", "A", "ä", "with space", "new\nline", "\xff\xfe", "-rf", ".hidden", "..not", strings.Repeat("l", 255), "%s", "tab\t", "'\"", "\x01"}
@@ -104,7 +104,7 @@ func TestListMatchesFind(t *testing.T) {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		strangeTree(t, dir, int64(seed), 400)
+		randomTree(t, dir, int64(seed), 400)
 		for _, depth := range []int{1, 1000} {
 			const format = `%P\0%y\0%m\0%s\0%T@\0%C@\0%i\0%U\0%G\0%n\0%l\0`
 			out, err := exec.Command("find", dir, "-maxdepth", strconv.Itoa(depth), "-printf", format).Output()

@@ -32,7 +32,7 @@ func (s *stored) archive(t testing.TB, path string) (archive []byte, counts stri
 func TestTreeMatchesTar(t *testing.T) {
 	for seed := range 5 {
 		s := newStored(t)
-		strangeTree(t, s.files, int64(seed), 300)
+		randomTree(t, s.files, int64(seed), 300)
 		if err := os.Truncate(filepath.Join(s.files, "first"), 1<<20); err != nil {
 			t.Fatal(err)
 		}

@@ -50,7 +50,7 @@ func ask(ctx context.Context, program string, s Server, folder string) (a answer
 	if err := cmd.Start(); err != nil {
 		return a, err
 	}
-	a, err = talk(ctx, in, out)
+	a, err = listTools(ctx, in, out)
 	ended := end(cmd, in)
 	switch {
 	case ctx.Err() != nil:
@@ -64,8 +64,8 @@ func ask(ctx context.Context, program string, s Server, folder string) (a answer
 	return a, err
 }
 
-// talk runs an MCP session with the server.
-func talk(ctx context.Context, in io.WriteCloser, out io.ReadCloser) (a answer, err error) {
+// listTools runs an MCP session with the server.
+func listTools(ctx context.Context, in io.WriteCloser, out io.ReadCloser) (a answer, err error) {
 	c := sdk.NewClient(&sdk.Implementation{Name: "pyro host doctor", Version: "1"}, nil)
 	session, err := c.Connect(ctx, &sdk.IOTransport{Reader: out, Writer: in, MaxLineLength: probeAnswer}, nil)
 	if err != nil {

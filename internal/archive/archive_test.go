@@ -248,9 +248,9 @@ func same(t testing.TB, got, want []string) {
 	}
 }
 
-// resummed corrects the header checksums of a tar archive. With correct checksums a fuzzer reaches
-// the code behind the checksum check.
-func resummed(b []byte) []byte {
+// fixChecksums corrects the header checksums of a tar archive. With correct checksums a fuzzer
+// reaches the code behind the checksum check.
+func fixChecksums(b []byte) []byte {
 	b = bytes.Clone(b)
 	for at := 0; at+512 <= len(b); at += 512 {
 		header := b[at : at+512]

@@ -20,37 +20,37 @@ import (
 	"github.com/pyro-mcp/pyro/internal/sparse"
 )
 
-// hollow is the size of the sparse files of these tests, and fewBytes a limit below it.
+// sparseSize is the size of the sparse files of these tests, and fewBytes a limit below it.
 const (
-	hollow   = 20<<20 + 100
-	fewBytes = 3 << 20
+	sparseSize = 20<<20 + 100
+	fewBytes   = 3 << 20
 )
 
-// hollowFile creates a sparse file.
-func hollowFile(t testing.TB, path string, end string) {
+// sparseFile creates a sparse file.
+func sparseFile(t testing.TB, path string, end string) {
 	t.Helper()
 	f, err := os.Create(path)
 	check(t, err)
 	_, err1 := f.WriteAt([]byte("begin"), 0)
 	_, err2 := f.WriteAt(bytes.Repeat([]byte("x"), 100_000), 9_000_001)
-	_, err3 := f.WriteAt([]byte(end), hollow-int64(len(end)))
-	check(t, errors.Join(err1, err2, err3, f.Truncate(hollow), f.Close()))
+	_, err3 := f.WriteAt([]byte(end), sparseSize-int64(len(end)))
+	check(t, errors.Join(err1, err2, err3, f.Truncate(sparseSize), f.Close()))
 }
 
-// hollowFolder creates a folder with sparse files.
-func hollowFolder(t testing.TB) string {
+// sparseFolder creates a folder with sparse files.
+func sparseFolder(t testing.TB) string {
 	t.Helper()
 	top := filepath.Join(t.TempDir(), "top")
 	check(t, os.MkdirAll(filepath.Join(top, "d"), 0o755))
-	hollowFile(t, filepath.Join(top, "a"), "end")
-	hollowFile(t, filepath.Join(top, "d", "häßlich"), "")
+	sparseFile(t, filepath.Join(top, "a"), "end")
+	sparseFile(t, filepath.Join(top, "d", "häßlich"), "")
 	check(t, os.Link(filepath.Join(top, "a"), filepath.Join(top, "d", "linked")))
 	put(t, filepath.Join(top, "z"), "after", 0o644)
 	return top
 }
 
-// sameHollow compares the files of two folders, and checks that the second one has the holes.
-func sameHollow(t *testing.T, want, got string) {
+// checkSameHoles compares the files of two folders, and checks that the second one has the holes.
+func checkSameHoles(t *testing.T, want, got string) {
 	t.Helper()
 	run(t, "diff", "-r", want, got)
 	for _, name := range []string{"a", "d/häßlich"} {
@@ -65,7 +65,7 @@ func sameHollow(t *testing.T, want, got string) {
 // TestHolesOfSources checks that sources write holes as sparse entries, which GNU tar, Python and
 // pyro read, and that the limit counts only data.
 func TestHolesOfSources(t *testing.T) {
-	top := hollowFolder(t)
+	top := sparseFolder(t)
 	sources := map[string]string{"folder": top}
 	for name, format := range map[string][]string{
 		"old.tar": {"--format=oldgnu"}, "gnu.tar": {"--format=gnu"}, "gnu.tgz": {"--format=gnu", "-z"}, "0.0.tar": {"--format=pax", "--sparse-version=0.0"},
@@ -82,7 +82,7 @@ func TestHolesOfSources(t *testing.T) {
 			var stream bytes.Buffer
 			summary, err := source.WriteTar(t.Context(), &stream, Policy{Limits: Limits{Bytes: fewBytes}})
 			check(t, err)
-			if summary.Bytes != 2*hollow+5 || stream.Len() > 1<<20 {
+			if summary.Bytes != 2*sparseSize+5 || stream.Len() > 1<<20 {
 				t.Errorf("%+v in a stream of %d bytes", summary, stream.Len())
 			}
 			for reader, unpack := range map[string]func(to string) error{
@@ -111,7 +111,7 @@ func TestHolesOfSources(t *testing.T) {
 					t.Errorf("%s: %v", reader, err)
 					continue
 				}
-				sameHollow(t, top, to)
+				checkSameHoles(t, top, to)
 			}
 		})
 	}
@@ -129,7 +129,7 @@ func fed(stdin []byte, name string, args ...string) error {
 
 // TestHolesOfExports checks that exports keep the holes of a machine's files.
 func TestHolesOfExports(t *testing.T) {
-	top := hollowFolder(t)
+	top := sparseFolder(t)
 	root, err := os.Open(top)
 	check(t, err)
 	defer root.Close()
@@ -155,7 +155,7 @@ func TestHolesOfExports(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		sameHollow(t, top, to)
+		checkSameHoles(t, top, to)
 	}
 }
 
@@ -206,15 +206,15 @@ func TestHostileHoles(t *testing.T) {
 	}
 }
 
-// hollowSeeds are sparse archives for fuzz tests.
-func hollowSeeds(f *testing.F) (all [][]byte) {
+// sparseSeeds are sparse archives for fuzz tests.
+func sparseSeeds(f *testing.F) (all [][]byte) {
 	for _, data := range []sparse.Ranges{nil, {{At: 0, Length: 5}}, {{At: 4096, Length: 512}, {At: 12288, Length: 7}}} {
 		b := volume.SparseHeader("f", &unix.Stat_t{Mode: 0o644, Size: 20_000}, data)
 		b = append(b, bytes.Repeat([]byte("x"), int(data.Bytes()))...)
 		all = append(all, append(b, make([]byte, -len(b)&511+1024)...))
 	}
 	path := filepath.Join(f.TempDir(), "hollow")
-	hollowFile(f, path, "end")
+	sparseFile(f, path, "end")
 	check(f, os.Truncate(path, 100_000))
 	for _, format := range [][]string{{"--format=oldgnu"}, {"--format=pax", "--sparse-version=0.0"}, {"--format=pax", "--sparse-version=0.1"}} {
 		to := filepath.Join(f.TempDir(), "a.tar")

@@ -95,21 +95,21 @@ var pullLetters = map[string]string{"added": "A ", "modified": "M ", "deleted": 
 // showPull prints a line for each change that a pull applies.
 func showPull(d *pyro.WorkspacePull) error {
 	for _, e := range d.Entries {
-		letters, remark := pullLetters[string(e.Status)], ""
+		letters, note := pullLetters[string(e.Status)], ""
 		switch e.Result {
 		case "unchanged", "kept":
 			if e.Conflict == "" {
 				continue
 			}
-			letters, remark = "  ", "  (kept as it is on this host)"
+			letters, note = "  ", "  (kept as it is on this host)"
 		case "merged":
-			remark = "  (merged)"
+			note = "  (merged)"
 		case "marked":
-			letters, remark = "UU", "  (has conflict markers)"
+			letters, note = "UU", "  (has conflict markers)"
 		case "conflicted":
-			letters, remark = "UU", "  ("+e.Conflict+")"
+			letters, note = "UU", "  ("+e.Conflict+")"
 		}
-		if _, err := fmt.Printf("%s %s%s\n", letters, quoted(e.Path), remark); err != nil {
+		if _, err := fmt.Printf("%s %s%s\n", letters, quoted(e.Path), note); err != nil {
 			return err
 		}
 	}

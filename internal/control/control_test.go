@@ -180,9 +180,9 @@ func TestHostFails(t *testing.T) {
 	})
 }
 
-// stopAt blocks the first operation that reaches the given call of the host, as if the process was
+// blockAt blocks the first operation that reaches the given call of the host, as if the process was
 // killed. stopped is then closed.
-func (w *world) stopAt(call string, done bool) (stopped <-chan struct{}) {
+func (w *world) blockAt(call string, done bool) (stopped <-chan struct{}) {
 	there := make(chan struct{})
 	var once sync.Once
 	w.host.Break = func(c string, d bool) error {
@@ -221,7 +221,7 @@ func TestStoppedAtEachStep(t *testing.T) {
 					_, err := w.PauseSandbox(t.Context(), w.by, b.ID)
 					w.check(err)
 				}
-				stopped := w.stopAt(call, done)
+				stopped := w.blockAt(call, done)
 				go w.operate(call, b.ID)
 				<-stopped
 				w.host.Break = nil
@@ -294,7 +294,7 @@ func TestInterruptedRequestIsRepeated(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx := context.WithoutCancel(t.Context())
 		req := Create{Template: "minimal", VCPUs: 1, MemoryMB: 512, DiskMB: 1024, Env: map[string]string{"A": "b"}, Key: "k", Request: "r"}
-		stopped := w.stopAt("create", false)
+		stopped := w.blockAt("create", false)
 		go w.CreateSandbox(ctx, w.by, req)
 		<-stopped
 		w.host.Break = nil

@@ -20,6 +20,6 @@ func (c *Control) LastEvent(ctx context.Context, by Actor) (int64, error) {
 
 // ReadEvents returns a channel that receives a value when the actor's team has new events. The
 // caller must call end.
-func (c *Control) ReadEvents(by Actor) (woken <-chan struct{}, end func()) {
+func (c *Control) ReadEvents(by Actor) (changed <-chan struct{}, end func()) {
 	return c.store.ReadEvents(by.TeamID)
 }

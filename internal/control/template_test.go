@@ -95,7 +95,7 @@ func TestTemplateStoppedAtEachStep(t *testing.T) {
 					_, err := w.CreateTemplate(ctx, w.by, NewTemplate{SandboxID: b.ID, Name: name})
 					w.check(err)
 				}
-				stopped := w.stopAt(call, done)
+				stopped := w.blockAt(call, done)
 				c := w.Control
 				go func() {
 					if call == "delete snapshot" {

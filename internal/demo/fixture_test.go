@@ -96,12 +96,12 @@ func wants(calls ...string) func(asked) any {
 	}
 }
 
-func saysText(text string) func(asked) any {
+func answerText(text string) func(asked) any {
 	return func(asked) any { return map[string]any{"role": "assistant", "content": text} }
 }
 
-// sayResult returns an answer that contains the output of the command.
-func sayResult(a asked) any {
+// answerResult returns an answer that contains the output of the command.
+func answerResult(a asked) any {
 	_, from, _ := strings.Cut(a.last(), "{")
 	text, _, _ := strings.Cut("{"+from, "\nNow answer")
 	var r pyro.RunResult

@@ -18,7 +18,7 @@ import (
 const right = `{"environment": "debian:12", "command": "echo $((6 * 7))"}`
 
 func TestModelUsesTool(t *testing.T) {
-	m := newModel(t, wants("vm_run", right), sayResult)
+	m := newModel(t, wants("vm_run", right), answerResult)
 	s, log, err := talk(t, OllamaRequest{BaseURL: m.URL + "/v1/", Model: "small", Prompt: "What is 6 * 7?"})
 	if err != nil {
 		t.Fatal(err, log)
@@ -75,7 +75,7 @@ func TestToolErrors(t *testing.T) {
 			m := newModel(t, wants(row.tool, row.args), func(a asked) any {
 				reported = a.last()
 				return wants("vm_run", right)(a)
-			}, sayResult)
+			}, answerResult)
 			s, log, err := talk(t, OllamaRequest{BaseURL: m.URL + "/v1"})
 			if err != nil {
 				t.Fatal(err)
@@ -92,7 +92,7 @@ func TestToolErrors(t *testing.T) {
 }
 
 func TestSeveralCallsAndFailedCommand(t *testing.T) {
-	m := newModel(t, wants("vm_run", right, "vm_run", `{"environment": "debian:12", "command": "echo \u001b[2J; exit 3"}`), sayResult)
+	m := newModel(t, wants("vm_run", right, "vm_run", `{"environment": "debian:12", "command": "echo \u001b[2J; exit 3"}`), answerResult)
 	s, log, err := talk(t, OllamaRequest{BaseURL: m.URL + "/v1"})
 	if err != nil || s.Commands != 2 || s.ExitCode != 3 || s.Rounds != 2 {
 		t.Errorf("%+v, %v", s, err)
@@ -108,7 +108,7 @@ func TestWrittenCall(t *testing.T) {
 		`{"name": "vm_run", "parameters": ` + right + `}`,
 		"```json\n{\"type\": \"function\", \"name\": \"vm_run\", \"arguments\": " + right + "}\n```",
 	} {
-		m := newModel(t, saysText(text), sayResult)
+		m := newModel(t, answerText(text), answerResult)
 		if s, log, err := talk(t, OllamaRequest{BaseURL: m.URL + "/v1"}); err != nil || !s.Fallback || s.Commands != 1 || s.Answer != `it printed "42"` {
 			t.Errorf("%q: %+v, %v\n%s", text, s, err, log)
 		}
@@ -126,9 +126,9 @@ func TestModelWithoutToolCalls(t *testing.T) {
 		kind  fault.Kind
 		says  string
 	}{
-		"answers at once":      {[]func(asked) any{saysText("It is Debian.")}, fault.Unsupported, "without running a command"},
+		"answers at once":      {[]func(asked) any{answerText("It is Debian.")}, fault.Unsupported, "without running a command"},
 		"says nothing":         {[]func(asked) any{func(asked) any { return map[string]any{"content": nil} }}, fault.Unsupported, "without running a command"},
-		"is wrong, and leaves": {[]func(asked) any{wants("vm_run", "{}"), saysText("Never mind.")}, fault.Unsupported, "without running a command"},
+		"is wrong, and leaves": {[]func(asked) any{wants("vm_run", "{}"), answerText("Never mind.")}, fault.Unsupported, "without running a command"},
 		"never ends":           {[]func(asked) any{wants("vm_run", right)}, fault.Exhausted, "8 times in a row"},
 		"wants too much":       {[]func(asked) any{wants(strings.Fields(strings.Repeat("vm_run {} ", 9))...)}, fault.Exhausted, "9 calls at once"},
 	} {
@@ -150,7 +150,7 @@ func TestModelWithoutToolCalls(t *testing.T) {
 // never printed.
 func TestKey(t *testing.T) {
 	const secret = "sk-correct-horse"
-	m := newModel(t, wants("vm_run", `{"environment": "debian:12", "command": "echo sk-correct-horse"}`), saysText("your key is "+secret))
+	m := newModel(t, wants("vm_run", `{"environment": "debian:12", "command": "echo sk-correct-horse"}`), answerText("your key is "+secret))
 	s, log, err := talk(t, OllamaRequest{BaseURL: m.URL + "/v1", Key: pyro.NewSecretValue(secret), Verbose: true, Prompt: "tell " + secret})
 	if err != nil || m.asked[0].authorization != "Bearer "+secret {
 		t.Errorf("%+v, %v", m.asked, err)
@@ -203,7 +203,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 // TestNoMachine checks that Ollama returns the error of the machine if no machine can start.
 func TestNoMachine(t *testing.T) {
-	for _, end := range []func(asked) any{saysText("It is Debian."), wants("vm_run", right)} {
+	for _, end := range []func(asked) any{answerText("It is Debian."), wants("vm_run", right)} {
 		m := newModel(t, wants("vm_run", right), end)
 		_, log, err := talkBy(t, OllamaRequest{BaseURL: m.URL + "/v1"}, func(s *operations.Server) caller { return s })
 		if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "no machine can be started on this host") || fault.HintOf(err) != "pyro doctor" {

@@ -46,14 +46,14 @@ func TestUnnamedImage(t *testing.T) {
 	if err := s.Sweep(t.Context(), nil); err != nil || there() {
 		t.Errorf("Sweep of an unused image: got %v, or the image still exists", err)
 	}
-	if left := leavings(t, s.added); len(left) > 0 {
+	if left := leftovers(t, s.added); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 	no := fault.Newf(fault.Corrupt, "no")
 	if _, err := s.Add(t.Context(), "debian:12", nil, func(*mkext4.Writer) error { return no }); fault.KindOf(err) != fault.Corrupt {
 		t.Error(err)
 	}
-	if left := leavings(t, s.added); len(left) > 0 {
+	if left := leftovers(t, s.added); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 }

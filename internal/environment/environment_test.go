@@ -47,7 +47,7 @@ func TestPull(t *testing.T) {
 	if n := builds(filepath.Join(cache, "pyro")); n != 1 {
 		t.Errorf("%d builds", n)
 	}
-	if left := leavings(t, s); left != nil {
+	if left := leftovers(t, s); left != nil {
 		t.Errorf("left: %v", left)
 	}
 }
@@ -99,8 +99,8 @@ func TestForceAndPrune(t *testing.T) {
 	if len(pruned.Removed) != 1 || pruned.Removed[0].Name != "debian:12" {
 		t.Errorf("pruned %+v", pruned)
 	}
-	if files, _ := filepath.Glob(s.root + "/content/*"); len(files) != 0 || leavings(t, s) != nil {
-		t.Errorf("left: %v %v", files, leavings(t, s))
+	if files, _ := filepath.Glob(s.root + "/content/*"); len(files) != 0 || leftovers(t, s) != nil {
+		t.Errorf("left: %v %v", files, leftovers(t, s))
 	}
 }
 
@@ -189,11 +189,11 @@ func TestKilledPullLeavesNothing(t *testing.T) {
 			t.Errorf("pruned a running pull: %+v", pruned)
 		}
 		other.kill(t)
-		if len(leavings(t, s)) != 1 {
-			t.Fatalf("left: %v", leavings(t, s))
+		if len(leftovers(t, s)) != 1 {
+			t.Fatalf("left: %v", leftovers(t, s))
 		}
 		tidy()
-		if left := leavings(t, s); left != nil {
+		if left := leftovers(t, s); left != nil {
 			t.Errorf("left: %v", left)
 		}
 	}
@@ -224,7 +224,7 @@ func TestCancelledPull(t *testing.T) {
 	if err := <-done; fault.KindOf(err) != fault.Canceled {
 		t.Errorf("got %v", err)
 	}
-	if left := leavings(t, s); left != nil {
+	if left := leftovers(t, s); left != nil {
 		t.Errorf("left: %v", left)
 	}
 }
@@ -293,7 +293,7 @@ func TestDamageIsRepaired(t *testing.T) {
 			if len(reported) != 0 {
 				t.Errorf("got reports %q from the next use, want none", reported)
 			}
-			if left := leavings(t, s); left != nil {
+			if left := leftovers(t, s); left != nil {
 				t.Errorf("left: %v", left)
 			}
 		})

@@ -169,8 +169,8 @@ func eventually(t *testing.T, what string, met func() bool) {
 	t.Fatalf("%s did not happen within 10 s", what)
 }
 
-// leavings returns the temporary files that remain after all operations have ended.
-func leavings(t *testing.T, s *Store) []string {
+// leftovers returns the temporary files that remain after all operations have ended.
+func leftovers(t *testing.T, s *Store) []string {
 	t.Helper()
 	var found []string
 	for _, pattern := range []string{s.root + "/staging-*", s.kernels + "/staging-*", s.root + "/*/.new-*", s.root + "/content/*/.new-*", s.kernels + "/.new-*"} {

@@ -28,7 +28,7 @@ func TestFullDisk(t *testing.T) {
 		s.bootstrap = sized(size)
 		_, err := s.Pull(t.Context(), "debian:12", false, nil)
 		checkFull(t, name, err)
-		if left := leavings(t, s); left != nil {
+		if left := leftovers(t, s); left != nil {
 			t.Errorf("%s: left: %v", name, left)
 		}
 		if free := freeSpace(t, cache); free < 46<<20 {
@@ -83,7 +83,7 @@ func TestFullDiskDuringBuild(t *testing.T) {
 	}
 	_, err := s.Pull(t.Context(), "debian:12", false, nil)
 	checkFull(t, "pull", err)
-	if left := leavings(t, s); left != nil {
+	if left := leftovers(t, s); left != nil {
 		t.Errorf("left: %v", left)
 	}
 }

@@ -112,7 +112,7 @@ func TestKernelIsFetchedOnce(t *testing.T) {
 	if text, _ := os.ReadFile(k.Path); string(text) != bzImage(k.Release) {
 		t.Error("the damaged kernel is still there")
 	}
-	if left := leavings(t, s); left != nil {
+	if left := leftovers(t, s); left != nil {
 		t.Errorf("left: %v", left)
 	}
 }
@@ -165,7 +165,7 @@ func TestInvalidKernelPackages(t *testing.T) {
 	if _, err := s.Kernel(ctx, nil); fault.KindOf(err) != fault.Canceled {
 		t.Errorf("got %v", err)
 	}
-	if left := leavings(t, s); left != nil {
+	if left := leftovers(t, s); left != nil {
 		t.Errorf("left: %v", left)
 	}
 }
@@ -191,7 +191,7 @@ func TestInitramfs(t *testing.T) {
 	if got, _ := os.ReadFile(first.Path); string(got) != string(want) {
 		t.Error("a damaged one is not mended")
 	}
-	if left := leavings(t, s); left != nil {
+	if left := leftovers(t, s); left != nil {
 		t.Errorf("left: %v", left)
 	}
 }

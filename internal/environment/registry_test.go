@@ -141,7 +141,7 @@ func TestRegistryFaultsLeaveNothing(t *testing.T) {
 			if fault.KindOf(err) != c.kind {
 				t.Errorf("kind %q, want %q: %v", fault.KindOf(err), c.kind, err)
 			}
-			if left := leavings(t, s); left != nil {
+			if left := leftovers(t, s); left != nil {
 				t.Errorf("left: %v", left)
 			}
 			if all := must[[]Environment](t)(s.List(t.Context())); len(all) != 3 {

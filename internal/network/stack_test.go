@@ -229,12 +229,12 @@ func (g *guest) serve(z zone, allow, deny []string) {
 		g.t.Fatal(err)
 	}
 	if g.network != nil {
-		lent{g.near}.Close()
+		unclosable{g.near}.Close()
 		g.network.Close()
 		g.near.SetDeadline(time.Time{})
 	}
 	if g.network, err = Start(Config{
-		Link: lent{g.near}, Plan: g.plan, Hostname: "m-1", Policy: policy, Resolver: z, Dial: g.Dial,
+		Link: unclosable{g.near}, Plan: g.plan, Hostname: "m-1", Policy: policy, Resolver: z, Dial: g.Dial,
 		Records: func(r Record) {
 			g.mu.Lock()
 			defer g.mu.Unlock()
@@ -245,10 +245,10 @@ func (g *guest) serve(z zone, allow, deny []string) {
 	}
 }
 
-// lent is a connection that stays open after Close, so that another network can use it.
-type lent struct{ net.Conn }
+// unclosable is a connection that stays open after Close, so that another network can use it.
+type unclosable struct{ net.Conn }
 
-func (l lent) Close() error { return l.SetDeadline(time.Unix(1, 0)) }
+func (l unclosable) Close() error { return l.SetDeadline(time.Unix(1, 0)) }
 
 func full(to string) (tcpip.FullAddress, tcpip.NetworkProtocolNumber) {
 	a := netip.MustParseAddrPort(to)

@@ -130,7 +130,7 @@ var examples = []example{
 		args: `{"session_id": "$session", "owner": "agent", "data": "y\n", "patterns": ["Setting up curl", "Abort."]}`,
 	},
 	{
-		tool: "confirm_dangerous_command", args: `{"command": "rm -rf $project/build", "justification": "it is built anew", "owner": "agent", "scope": "read-write"}`,
+		tool: "confirm_dangerous_command", args: `{"command": "rm -rf $project/build", "justification": "the next build makes it again", "owner": "agent", "scope": "read-write"}`,
 	},
 	{
 		tool: "pty_write", says: "A line, with Enter.", command: shell, before: until("$ "),
@@ -189,7 +189,7 @@ func attached(t *testing.T, s *showcase) {
 
 func confirmed(t *testing.T, s *showcase) {
 	r := s.called(t, "confirm_dangerous_command", args{
-		"command": "rm -rf " + s.project + "/build", "justification": "it is built anew", "owner": "agent", "scope": "read-write",
+		"command": "rm -rf " + s.project + "/build", "justification": "the next build makes it again", "owner": "agent", "scope": "read-write",
 	})
 	s.token = r.StructuredContent.(map[string]any)["confirm_token"].(string)
 }

@@ -88,14 +88,14 @@ func newWorld(t testing.TB, e env) *world {
 			t.Error(err)
 		}
 		w.Close()
-		noneLeft(t, before)
+		checkNoGoroutines(t, before)
 	})
 	return w
 }
 
-// noneLeft checks that no goroutine is left. Goroutines that wait for a session process end with
-// that process, which takes a while on a busy host.
-func noneLeft(t testing.TB, before goleak.Option) {
+// checkNoGoroutines checks that no goroutine is left. Goroutines that wait for a session process
+// end with that process, which takes a while on a busy host.
+func checkNoGoroutines(t testing.TB, before goleak.Option) {
 	t.Helper()
 	for began := time.Now(); ; {
 		err := goleak.Find(before)

@@ -149,8 +149,8 @@ func (p *peer) says(lines string) {
 	}
 }
 
-// hears returns the next message from the server.
-func (p *peer) hears() (h heard) {
+// receive returns the next message from the server.
+func (p *peer) receive() (h heard) {
 	p.t.Helper()
 	if err := p.reported.Decode(&h); err != nil {
 		p.t.Fatal(err)

@@ -20,27 +20,27 @@ import (
 func TestAnswers(t *testing.T) {
 	p := newWorld(t).connect(t.Context(), t)
 	p.call(1, "echo", `{"text":"<a> & \u2028 ü","list":[{"name":"n"}]}`)
-	if h := p.hears(); h.ID != 1.0 || h.Error != nil || h.Result.(map[string]any)["text"] != "<a> & \u2028 ü" {
+	if h := p.receive(); h.ID != 1.0 || h.Error != nil || h.Result.(map[string]any)["text"] != "<a> & \u2028 ü" {
 		t.Errorf("%+v", h)
 	}
 	p.says(`{"jsonrpc":"2.0","id":"ü","method":"echo"}` + "\r")
-	if h := p.hears(); h.ID != "ü" || h.Error != nil {
+	if h := p.receive(); h.ID != "ü" || h.Error != nil {
 		t.Errorf("%+v", h)
 	}
 	p.call(5, "echo", `{"text":"a\ud800"}`)
-	if h := p.hears(); h.Error == nil || h.Error.Code != codeParams || !strings.Contains(h.Error.Message, `the parameter "text" must be text: it has the lone surrogate \ud800`) {
+	if h := p.receive(); h.Error == nil || h.Error.Code != codeParams || !strings.Contains(h.Error.Message, `the parameter "text" must be text: it has the lone surrogate \ud800`) {
 		t.Errorf("%+v", h)
 	}
 	p.call(2, "fail", "null")
-	if h := p.hears(); *h.Error != (failure{codeFailed, `look "ws-1": it is not there`, details{fault.NotFound, "look", "ws-1", "look elsewhere"}}) {
+	if h := p.receive(); *h.Error != (failure{codeFailed, `look "ws-1": it is not there`, details{fault.NotFound, "look", "ws-1", "look elsewhere"}}) {
 		t.Errorf("%+v", h.Error)
 	}
 	p.call(3, "panic", "{}")
-	if h := p.hears(); h.Error.Code != codeInternal || h.Error.Data.Kind != fault.Internal || !strings.Contains(h.Error.Message, "at the disco") {
+	if h := p.receive(); h.Error.Code != codeInternal || h.Error.Data.Kind != fault.Internal || !strings.Contains(h.Error.Message, "at the disco") {
 		t.Errorf("%+v", h.Error)
 	}
 	p.call(4, "odd", "{}")
-	if h := p.hears(); h.ID != 4.0 || h.Error == nil || h.Error.Data.Kind != fault.Internal {
+	if h := p.receive(); h.ID != 4.0 || h.Error == nil || h.Error.Data.Kind != fault.Internal {
 		t.Errorf("%+v", h)
 	}
 }
@@ -82,12 +82,12 @@ func TestBrokenLines(t *testing.T) {
 		`{"jsonrpc":"2.0","id":2,"method":"echo","params":{"window":-1}}`:          codeParams,
 	} {
 		p.says(line)
-		if h := p.hears(); h.Error == nil || h.Error.Code != code || h.Error.Data.Kind == "" || len(h.Error.Message) > 500 {
+		if h := p.receive(); h.Error == nil || h.Error.Code != code || h.Error.Data.Kind == "" || len(h.Error.Message) > 500 {
 			t.Errorf("%.100q: %+v, %+v", line, h, h.Error)
 		}
 		p.says("\n \n" + `{"jsonrpc":"2.0","method":"fly"}` + "\n" + `{"jsonrpc":"2.0","method":"cancel","params":[]}`) // these lines get no answer
 		p.call(3, "echo", "{}")
-		if h := p.hears(); h.ID != 3.0 || h.Error != nil {
+		if h := p.receive(); h.ID != 3.0 || h.Error != nil {
 			t.Fatalf("after %.100q: %+v", line, h)
 		}
 	}
@@ -136,7 +136,7 @@ func TestErrorsHideValues(t *testing.T) {
 		`{"text":"hunter2","stream":"no"}`: "echo: stream must be true or false",
 	} {
 		p.call(1, "echo", params)
-		h := p.hears()
+		h := p.receive()
 		if h.Error == nil || !strings.Contains(h.Error.Message, says) || strings.Contains(h.Error.Message, "hunter2") || strings.Contains(h.Error.Message, "777") {
 			t.Errorf("%s: %+v", params, h.Error)
 		}
@@ -148,11 +148,11 @@ func TestErrorsHideValues(t *testing.T) {
 func TestTolerantParams(t *testing.T) {
 	p := newWorld(t).connect(t.Context(), t)
 	p.call(1, "echo", `{"text":null,"number":30.0,"pairs":null,"list":null,"stream":null,"window":1e3}`)
-	if h := p.hears(); h.Error != nil || !reflect.DeepEqual(h.Result, map[string]any{"number": 30.0}) {
+	if h := p.receive(); h.Error != nil || !reflect.DeepEqual(h.Result, map[string]any{"number": 30.0}) {
 		t.Errorf("%+v, %+v", h, h.Error)
 	}
 	p.call(1, "echo", `{"number":1.5}`)
-	if h := p.hears(); h.Error == nil || !strings.Contains(h.Error.Message, "echo: number must be a whole number") {
+	if h := p.receive(); h.Error == nil || !strings.Contains(h.Error.Message, "echo: number must be a whole number") {
 		t.Errorf("%+v, %+v", h, h.Error)
 	}
 }
@@ -169,16 +169,16 @@ func TestMaxCalls(t *testing.T) {
 		soon(t, w.began)
 	}
 	p.call(MaxCalls, "echo", "{}")
-	if h := p.hears(); h.Error == nil || h.Error.Data.Kind != fault.Exhausted || h.Error.Data.Hint == "" {
+	if h := p.receive(); h.Error == nil || h.Error.Data.Kind != fault.Exhausted || h.Error.Data.Hint == "" {
 		t.Errorf("%+v", h)
 	}
 	p.call(7, "echo", "{}")
-	if h := p.hears(); h.Error == nil || h.Error.Code != codeRequest {
+	if h := p.receive(); h.Error == nil || h.Error.Code != codeRequest {
 		t.Errorf("an id that is in use: %+v", h)
 	}
 	for _, id := range []int{7, 8} {
 		p.says(fmt.Sprintf(`{"jsonrpc":"2.0","method":"cancel","params":{"id":%d}}`, id))
-		if h := p.hears(); h.ID != float64(id) || h.Error == nil || h.Error.Data.Kind != fault.Canceled {
+		if h := p.receive(); h.ID != float64(id) || h.Error == nil || h.Error.Data.Kind != fault.Canceled {
 			t.Errorf("%+v", h)
 		}
 		if err := soon(t, w.ended); err != errCanceled {
@@ -186,7 +186,7 @@ func TestMaxCalls(t *testing.T) {
 		}
 	}
 	p.call(7, "echo", `{"text":"again"}`)
-	if h := p.hears(); h.ID != 7.0 || h.Error != nil {
+	if h := p.receive(); h.ID != 7.0 || h.Error != nil {
 		t.Errorf("an id that was used: %+v", h)
 	}
 }
@@ -202,13 +202,13 @@ func TestEndOfInput(t *testing.T) {
 	soon(t, w.began)
 	soon(t, w.began)
 	p.say.Close()
-	for h := p.hears(); h.ID != 2.0; h = p.hears() {
+	for h := p.receive(); h.ID != 2.0; h = p.receive() {
 		if h.Method != "output" {
 			t.Fatalf("%+v", h)
 		}
 	}
 	close(w.finish)
-	if h := p.hears(); h.ID != 1.0 || h.Result != "worked" {
+	if h := p.receive(); h.ID != 1.0 || h.Result != "worked" {
 		t.Errorf("%+v", h)
 	}
 	p.served <- soon(t, p.served)
@@ -261,7 +261,7 @@ func TestDisconnect(t *testing.T) {
 				t.Error(err)
 			}
 			if name == "no more input" { // a client that still reads gets the remaining answers
-				if h := p.hears(); h.ID != 1.0 || h.Error == nil || h.Error.Data.Kind != kind {
+				if h := p.receive(); h.ID != 1.0 || h.Error == nil || h.Error.Data.Kind != kind {
 					t.Errorf("%+v", h)
 				}
 			}
@@ -289,7 +289,7 @@ func TestProgress(t *testing.T) {
 	p.call(1, "tell", `{"stream":true}`)
 	reported := map[string]int{}
 	for {
-		h := p.hears()
+		h := p.receive()
 		if h.Result != nil || h.Error != nil {
 			break
 		}
@@ -303,7 +303,7 @@ func TestProgress(t *testing.T) {
 		t.Errorf("%v", reported)
 	}
 	p.call(2, "tell", `{}`)
-	if h := p.hears(); h.ID != 2.0 || h.Result == nil {
+	if h := p.receive(); h.ID != 2.0 || h.Result == nil {
 		t.Errorf("got unexpected message %+v", h)
 	}
 }
@@ -314,7 +314,7 @@ func TestOutput(t *testing.T) {
 	p.call(1, "print", `{"text":"ü€😀","number":20000,"stream":true}`)
 	var out strings.Builder
 	for {
-		h := p.hears()
+		h := p.receive()
 		if h.Result != nil || h.Error != nil {
 			if h.Result != "printed" {
 				t.Error(h.Result)
@@ -336,7 +336,7 @@ func TestOutput(t *testing.T) {
 		t.Errorf("received %d bytes, which differ from the sent ones", out.Len())
 	}
 	p.call(2, "print", `{"text":"x","number":1}`)
-	if h := p.hears(); h.Result != "it is not asked for" {
+	if h := p.receive(); h.Result != "it is not asked for" {
 		t.Errorf("%+v", h)
 	}
 }
@@ -362,7 +362,7 @@ func TestCharactersAreNotSplit(t *testing.T) {
 				params, _ := json.Marshal(cuts{[]byte(text), first, second})
 				p.call(1, "cut", strings.Replace(string(params), "{", `{"stream":true,`, 1))
 				var all []byte
-				for h := p.hears(); h.Result == nil && h.Error == nil; h = p.hears() {
+				for h := p.receive(); h.Result == nil && h.Error == nil; h = p.receive() {
 					data := decode(t, h)
 					if utf8.Valid(data) != (h.Params.Encoding == "utf-8") {
 						t.Errorf("%q is %s", data, h.Params.Encoding)
@@ -387,18 +387,18 @@ func TestWindow(t *testing.T) {
 	p := w.connect(t.Context(), t)
 	p.call(1, "print", `{"text":"0123456789","number":100,"stream":true,"window":25}`)
 	for range 2 {
-		if h := p.hears(); h.Params.Data != "0123456789" {
+		if h := p.receive(); h.Params.Data != "0123456789" {
 			t.Fatalf("%+v", h)
 		}
 	}
 	p.call(2, "echo", "{}")
-	if h := p.hears(); h.ID != 2.0 {
+	if h := p.receive(); h.ID != 2.0 {
 		t.Fatalf("output beyond the window: %+v", h)
 	}
 	came := 2
 	for came < 100 {
 		p.says(`{"jsonrpc":"2.0","method":"consumed","params":{"id":1,"bytes":10}}`)
-		if h := p.hears(); h.Params.Data != "0123456789" {
+		if h := p.receive(); h.Params.Data != "0123456789" {
 			t.Fatalf("%+v", h)
 		}
 		came++
@@ -406,10 +406,10 @@ func TestWindow(t *testing.T) {
 	p.call(3, "print", `{"text":"0123456789","number":100,"stream":true,"window":1}`) // the window is smaller than one write
 	p.says(`{"jsonrpc":"2.0","method":"consumed","params":{"id":1,"bytes":99}}`)
 	for range 3 {
-		p.hears() // the rest of the first call's output, its result, and the part of the third call's output that fits
+		p.receive() // the rest of the first call's output, its result, and the part of the third call's output that fits
 	}
 	p.says(`{"jsonrpc":"2.0","method":"cancel","params":{"id":3}}`)
-	if h := p.hears(); h.ID != 3.0 || h.Error == nil || h.Error.Data.Kind != fault.Canceled {
+	if h := p.receive(); h.ID != 3.0 || h.Error == nil || h.Error.Data.Kind != fault.Canceled {
 		t.Errorf("%+v", h)
 	}
 }

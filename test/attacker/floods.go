@@ -13,7 +13,7 @@ import (
 
 // floods lists attacks that send a large volume.
 var floods = map[string]func(*wire, task) result{
-	"flood": rawFlood, "dns-flood": dnsFlood, "flow-flood": flowFlood, "dns-tcp-flood": dnsTCPFlood, "connection-flood": connectionFlood, "hoard": hoard,
+	"flood": rawFlood, "dns-flood": dnsFlood, "flow-flood": flowFlood, "dns-tcp-flood": dnsTCPFlood, "connection-flood": connectionFlood, "hoard": holdConnections,
 }
 
 // rawFlood sends a shape repeatedly, each time with other ports or identifiers.
@@ -131,9 +131,9 @@ func opened(t task, times int) result {
 	return result{Outcome: sent, Detail: fmt.Sprintf("%d open at once", len(open))}
 }
 
-// hoard opens many connections to a server that does not read, and fills the buffers of the
-// connections.
-func hoard(_ *wire, t task) result {
+// holdConnections opens many connections to a server that does not read, and fills the buffers of
+// the connections.
+func holdConnections(_ *wire, t task) result {
 	var all sync.WaitGroup
 	var taken atomic.Int64
 	next := make(chan struct{}, t.Times)

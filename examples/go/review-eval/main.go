@@ -76,7 +76,7 @@ func review(ctx context.Context) (err error) {
 	}
 	fmt.Printf("%s has the change, kept as %q\n", id, kept.Snapshot.SnapshotName)
 
-	if err := goThrough(ctx, p, id); err != nil {
+	if err := runChecklist(ctx, p, id); err != nil {
 		return err
 	}
 	if _, err := p.WriteWorkspaceFile(ctx, pyro.WriteWorkspaceFileRequest{WorkspaceID: id, Path: "evaluation.py", Text: string(program)}); err != nil {
@@ -119,8 +119,8 @@ func review(ctx context.Context) (err error) {
 	return nil
 }
 
-// goThrough types the check-list into a shell, line by line, and reads the results.
-func goThrough(ctx context.Context, p *pyro.Pyro, id string) error {
+// runChecklist types the check-list into a shell, line by line, and reads the results.
+func runChecklist(ctx context.Context, p *pyro.Pyro, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	shell, err := p.OpenShell(ctx, pyro.OpenShellRequest{WorkspaceID: id})

@@ -70,7 +70,7 @@ func newTrial(t testing.TB, seed int64, kind FSKind) *trial {
 			edits = everyEdit
 		} else {
 			someTree(t, files, random)
-			edits = someChange(t, files, random, true)
+			edits = randomChange(t, files, random, true)
 		}
 		x.old = volumetest.Tree(t, files)
 		x.archive = volumetest.Archive(t, edits...)

@@ -114,8 +114,8 @@ func modelFolder(dir, name string) error {
 	return errors.Join(err, os.Chmod(filepath.Join(dir, name), 0o755))
 }
 
-// somewhere returns a random path. There are only few such paths, so that operations collide.
-func somewhere(random *rand.Rand) string {
+// randomPath returns a random path. There are only few such paths, so that operations collide.
+func randomPath(random *rand.Rand) string {
 	path := string("abc"[random.Intn(3)])
 	for random.Intn(2) == 0 {
 		path += "/" + string("abc"[random.Intn(3)])
@@ -126,13 +126,13 @@ func somewhere(random *rand.Rand) string {
 func someEdit(random *rand.Rand) volumetest.Edit {
 	e := volumetest.Edit{
 		Op:   []string{"", "", "", "folder", "symlink", "link", "mode", "delete", "delete", "delete"}[random.Intn(10)],
-		Path: somewhere(random), Mode: []int64{0o644, 0o600, 0o755, 0o4711, 0o1777}[random.Intn(5)], Keep: random.Intn(4) == 0,
+		Path: randomPath(random), Mode: []int64{0o644, 0o600, 0o755, 0o4711, 0o1777}[random.Intn(5)], Keep: random.Intn(4) == 0,
 	}
 	switch e.Op {
 	case "":
 		e.Text = strings.Repeat("x", random.Intn(100))
 	case "link", "symlink":
-		e.Text = somewhere(random)
+		e.Text = randomPath(random)
 	}
 	return e
 }
@@ -147,9 +147,9 @@ func someTree(t testing.TB, dir string, random *rand.Rand) {
 	}
 }
 
-// someChange returns random operations. If right is true, it omits operations that fail in the
+// randomChange returns random operations. If right is true, it omits operations that fail in the
 // model.
-func someChange(t testing.TB, dir string, random *rand.Rand, right bool) []volumetest.Edit {
+func randomChange(t testing.TB, dir string, random *rand.Rand, right bool) []volumetest.Edit {
 	t.Helper()
 	var edits []volumetest.Edit
 	scratch := filepath.Join(volumetest.InMemory(t), "scratch")
@@ -191,7 +191,7 @@ func TestChangeMatchesModel(t *testing.T) {
 		random := rand.New(rand.NewSource(int64(seed)))
 		s := storedIn(t, volumetest.InMemory(t))
 		someTree(t, s.files, random)
-		edits := someChange(t, s.files, random, seed%3 > 0)
+		edits := randomChange(t, s.files, random, seed%3 > 0)
 		want := filepath.Join(volumetest.InMemory(t), "want")
 		copyTree(t, s.files, want)
 		before := volumetest.Tree(t, s.files)

@@ -41,13 +41,13 @@ func (r *readers) end(tx *sql.Tx, committed bool) {
 	defer r.mu.Unlock()
 	if committed {
 		for _, team := range r.pending[tx] {
-			wake(r.byTeam[team])
+			notifyAll(r.byTeam[team])
 		}
 	}
 	delete(r.pending, tx)
 }
 
-func wake(all map[chan struct{}]struct{}) {
+func notifyAll(all map[chan struct{}]struct{}) {
 	for c := range all {
 		select {
 		case c <- struct{}{}:
@@ -56,23 +56,23 @@ func wake(all map[chan struct{}]struct{}) {
 	}
 }
 
-func (r *readers) wakeTeam(team string) {
+func (r *readers) notifyTeam(team string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	wake(r.byTeam[team])
+	notifyAll(r.byTeam[team])
 }
 
-func (r *readers) wakeAll() {
+func (r *readers) notifyReaders() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, all := range r.byTeam {
-		wake(all)
+		notifyAll(all)
 	}
 }
 
 // ReadEvents returns a channel that receives a value when a team has new events, even if another
 // process has added them to a PostgreSQL database. The caller must call end.
-func (s *Store) ReadEvents(team string) (woken <-chan struct{}, end func()) {
+func (s *Store) ReadEvents(team string) (changed <-chan struct{}, end func()) {
 	r, c := &s.readers, make(chan struct{}, 1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,13 +142,13 @@ func (r *readers) receive(ctx context.Context) (connected bool) {
 	if _, err := c.Exec(ctx, "LISTEN "+eventChannel); err != nil {
 		return false
 	}
-	r.wakeAll() // notifications before LISTEN are lost
+	r.notifyReaders() // notifications before LISTEN are lost
 	for {
 		n, err := c.WaitForNotification(ctx)
 		if err != nil {
 			return true
 		}
-		r.wakeTeam(n.Payload)
+		r.notifyTeam(n.Payload)
 	}
 }
 

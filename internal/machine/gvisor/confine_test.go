@@ -57,7 +57,7 @@ func TestConfinement(t *testing.T) {
 			t.Errorf("%d: its root can be written to", pid)
 		}
 		for _, file := range glob(t, proc+"/fd/*") {
-			if link, err := os.Readlink(file); err == nil && !mayHave(link) {
+			if link, err := os.Readlink(file); err == nil && !isAllowedFile(link) {
 				t.Errorf("%d: it has %s open", pid, link)
 			}
 		}
@@ -84,7 +84,7 @@ func TestGoferConfinement(t *testing.T) {
 	}
 	for _, file := range glob(t, proc+"/fd/*") {
 		link, err := os.Readlink(file)
-		if err != nil || !strings.HasPrefix(link, "/") || mayHave(link) {
+		if err != nil || !strings.HasPrefix(link, "/") || isAllowedFile(link) {
 			continue
 		}
 		info, err := os.Stat(file)
@@ -155,9 +155,9 @@ func checkConfinement(t *testing.T, pid int, capabilities uint64) {
 	}
 }
 
-// mayHave reports whether a sentry is allowed to have a file open: its images, its layer, unnamed
-// files, sockets and pipes.
-func mayHave(link string) bool {
+// isAllowedFile reports whether a sentry is allowed to have a file open: its images, its layer,
+// unnamed files, sockets and pipes.
+func isAllowedFile(link string) bool {
 	switch {
 	case link == "/dev/null", strings.HasSuffix(link, " (deleted)"), strings.HasPrefix(link, "/memfd:"):
 		return true

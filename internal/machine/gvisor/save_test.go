@@ -141,7 +141,7 @@ func TestResumedMachineNeedsRenew(t *testing.T) {
 	checkConfinement(t, m.PID(), 0)
 	for _, file := range glob(t, fmt.Sprintf("/proc/%d/fd/*", m.PID())) {
 		link, err := os.Readlink(file)
-		if err != nil || mayHave(link) {
+		if err != nil || isAllowedFile(link) {
 			continue
 		}
 		flags, err := os.ReadFile(strings.Replace(file, "/fd/", "/fdinfo/", 1))

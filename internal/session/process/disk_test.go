@@ -199,7 +199,7 @@ func TestDiskBecomesFull(t *testing.T) {
 		if _, err := m.Spawn(t.Context(), another, 20); fault.KindOf(err) != fault.Exhausted || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: another session on a full disk: %v", backend, err)
 		}
-		nothingOf(t, m, another)
+		checkNothingLeft(t, m, another)
 		ask(t, info, session.Request{Op: session.OpInput, Data: []byte("x\n")})
 		text, now := all(t, m, s.ID, session.Output)
 		if !isNumbers(text) || now.Running() || now.Reason != session.Exited || now.ExitCode == nil || *now.ExitCode != 4 || now.LogError == "" {
@@ -213,8 +213,8 @@ func TestDiskBecomesFull(t *testing.T) {
 	}
 }
 
-// nothingOf checks that a rejected session left no folder and no process.
-func nothingOf(t *testing.T, m *session.Manager, s session.Spec) {
+// checkNothingLeft checks that a rejected session left no folder and no process.
+func checkNothingLeft(t *testing.T, m *session.Manager, s session.Spec) {
 	t.Helper()
 	if _, err := os.Lstat(filepath.Join(m.Root, s.ID)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("leftover folder: %v", err)
@@ -259,7 +259,7 @@ func TestSpawnsWithLittleSpace(t *testing.T) {
 			if fault.KindOf(err) != fault.Exhausted || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%s: with %d KiB: %v", backend, room, err)
 			}
-			nothingOf(t, m, s)
+			checkNothingLeft(t, m, s)
 			if all, err := m.List(); err != nil || len(all) > 0 {
 				t.Errorf("%s: with %d KiB: %v, %v", backend, room, all, err)
 			}
@@ -291,7 +291,7 @@ func TestReadOnlyState(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "read-only file system") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", backend, err)
 		}
-		nothingOf(t, m, another)
+		checkNothingLeft(t, m, another)
 	}
 	if err := m.Attach(context.Background(), s.ID, "client"); err == nil || !strings.Contains(err.Error(), "read-only file system") {
 		t.Errorf("a claim that can't be written: %v", err)

@@ -132,7 +132,7 @@ func TestCwdIsDeleted(t *testing.T) {
 		if _, err := m.Spawn(t.Context(), s, 20); fault.KindOf(err) != fault.Precondition || !strings.Contains(err.Error(), "no such file") {
 			t.Errorf("%s: a cwd that is gone: %v", backend, err)
 		}
-		nothingOf(t, m, s)
+		checkNothingLeft(t, m, s)
 		if err := os.Mkdir(s.Cwd, 0o700); err != nil {
 			t.Fatal(err)
 		}

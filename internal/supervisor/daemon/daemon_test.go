@@ -24,7 +24,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// starterEnv is set to the path of a configuration if this program must run as beStarter.
+// starterEnv is set to the path of a configuration if this program must run as runStarter.
 const starterEnv = "PYRO_DAEMON_TEST_STARTER"
 
 // TestMain also runs the supervisors in this program, so that the race detector checks them too.
@@ -37,10 +37,10 @@ func TestMain(m *testing.M) {
 		}
 		return
 	case os.Getenv(serverEnv) != "":
-		beServer(os.Getenv(serverEnv))
+		runServer(os.Getenv(serverEnv))
 		return
 	case os.Getenv(starterEnv) != "":
-		beStarter(os.Getenv(starterEnv))
+		runStarter(os.Getenv(starterEnv))
 		return
 	}
 	dir, err := os.MkdirTemp("", "pyro-daemon-test-")
@@ -61,16 +61,16 @@ func TestMain(m *testing.M) {
 	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")) // started processes do not sleep for a second when they exit
 	os.Setenv("PYRO_QEMU", "no-such-qemu")
 	os.Setenv("PYRO_RUNSC", "/nonexistent")
-	goleak.VerifyTestMain(childless{m}, goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(reapAfterTests{m}, goleak.Cleanup(func(code int) {
 		os.RemoveAll(dir)
 		os.Exit(code)
 	}))
 }
 
-// childless waits after the last test until all ended supervisors have been reaped.
-type childless struct{ *testing.M }
+// reapAfterTests waits after the last test until all ended supervisors have been reaped.
+type reapAfterTests struct{ *testing.M }
 
-func (c childless) Run() int {
+func (c reapAfterTests) Run() int {
 	code := c.M.Run()
 	for deadline := time.Now().Add(testenv.Patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil); err == unix.ECHILD {
@@ -94,14 +94,14 @@ type home struct {
 	store  *store.Store
 }
 
-// furnish creates a workspace with disks and a record in the database.
-func furnish(t testing.TB, change func(*store.Workspace)) *home {
+// newHome creates a workspace with disks and a record in the database.
+func newHome(t testing.TB, change func(*store.Workspace)) *home {
 	t.Helper()
 	d := dirs.Dirs{Cache: t.TempDir(), State: t.TempDir()}
-	return furnishIn(t, d, change)
+	return newHomeIn(t, d, change)
 }
 
-func furnishIn(t testing.TB, d dirs.Dirs, change func(*store.Workspace)) *home {
+func newHomeIn(t testing.TB, d dirs.Dirs, change func(*store.Workspace)) *home {
 	t.Helper()
 	w := store.Workspace{
 		ID: "ws-" + program.NewID()[:12], Kind: store.KindWorkspace, CreatedAt: time.Now(), Starts: 1,
@@ -160,7 +160,7 @@ func (h *home) dial(t testing.TB) *remote.Client {
 // live creates a workspace and starts its machine.
 func live(t testing.TB) (*home, *remote.Client) {
 	t.Helper()
-	h := furnish(t, nil)
+	h := newHome(t, nil)
 	return h, h.live(t)
 }
 

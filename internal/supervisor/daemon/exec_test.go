@@ -109,7 +109,7 @@ func testInput(t *testing.T, _ *home, c *remote.Client) {
 	for name, in := range map[string]io.Reader{
 		"at once":      bytes.NewReader(text),
 		"in pieces":    io.MultiReader(bytes.NewReader(text[:1]), bytes.NewReader(text[1:])),
-		"with its end": eager{bytes.NewReader(text)},
+		"with its end": dataWithEOFReader{bytes.NewReader(text)},
 	} {
 		sum := sha256.New()
 		if exit, err := c.Exec(t.Context(), program.Command{Argv: []string{"cat"}}, program.Attach{Stdin: in, Stdout: sum}); err != nil || exit.Code != 0 || [32]byte(sum.Sum(nil)) != sha256.Sum256(text) {
@@ -125,10 +125,10 @@ func testInput(t *testing.T, _ *home, c *remote.Client) {
 	}
 }
 
-// eager is a reader that returns io.EOF together with the last bytes.
-type eager struct{ *bytes.Reader }
+// dataWithEOFReader is a reader that returns io.EOF together with the last bytes.
+type dataWithEOFReader struct{ *bytes.Reader }
 
-func (e eager) Read(b []byte) (int, error) {
+func (e dataWithEOFReader) Read(b []byte) (int, error) {
 	n, err := e.Reader.Read(b)
 	if err == nil && e.Len() == 0 {
 		err = io.EOF

@@ -299,11 +299,11 @@ func TestErrorsBeforeAndAfterContent(t *testing.T) {
 	t.Parallel()
 	var older http.Protocols
 	older.SetUnencryptedHTTP2(true)
-	t.Run("a supervisor", func(t *testing.T) { failAsAsked(t, protocols()) })
-	t.Run("an older one", func(t *testing.T) { failAsAsked(t, &older) })
+	t.Run("a supervisor", func(t *testing.T) { runFailingTransfers(t, protocols()) })
+	t.Run("an older one", func(t *testing.T) { runFailingTransfers(t, &older) })
 }
 
-func failAsAsked(t *testing.T, speaks *http.Protocols) {
+func runFailingTransfers(t *testing.T, speaks *http.Protocols) {
 	d := &daemon{free: make(chan struct{}), flushed: make(chan struct{}), activity: newActivity(0, 0, func(_, _ time.Time) error { return nil })}
 	close(d.free)
 	defer d.activity.close()

@@ -51,8 +51,9 @@ func followHistory(t *testing.T, h *home) (*historyFollower, *remote.Client) {
 	return f, watching
 }
 
-// sees waits for the next message. It checks how many commands then have an end in the database.
-func (f *historyFollower) sees(t *testing.T, want int) {
+// awaitNext waits for the next message. It checks how many commands then have an end in the
+// database.
+func (f *historyFollower) awaitNext(t *testing.T, want int) {
 	t.Helper()
 	select {
 	case n := <-f.ends:
@@ -81,10 +82,10 @@ func TestFollowingHistory(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)
 	f, watching := followHistory(t, h)
-	f.sees(t, 0)
+	f.awaitNext(t, 0)
 	for n := 1; n <= 3; n++ {
 		run(t, c, "echo one")
-		f.sees(t, n)
+		f.awaitNext(t, n)
 	}
 	var before remote.Status
 	eventually(t, "the last call is over", func() bool { // the supervisor records the activity after it has sent the answer
@@ -96,7 +97,7 @@ func TestFollowingHistory(t *testing.T) {
 		return first.LastActivityAt.Equal(before.LastActivityAt)
 	})
 	another, _ := followHistory(t, h)
-	another.sees(t, 3)
+	another.awaitNext(t, 3)
 	defer h.dial(t) // the cleanup needs a client
 	c.Close()
 	release, err := h.folder.Unused()
@@ -119,7 +120,7 @@ func TestFollowingHistoryEnds(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		h, c := live(t)
 		f, _ := followHistory(t, h)
-		f.sees(t, 0)
+		f.awaitNext(t, 0)
 		const many = 20
 		var slept []<-chan error
 		var marks []string

@@ -39,7 +39,7 @@ func TestSecondSupervisorIsRefused(t *testing.T) {
 
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	h := furnish(t, func(w *store.Workspace) { w.Spec.TTLSeconds = 600 })
+	h := newHome(t, func(w *store.Workspace) { w.Spec.TTLSeconds = 600 })
 	before := time.Now()
 	c := h.live(t)
 	s, err := c.Status(t.Context())
@@ -63,9 +63,9 @@ func TestStatus(t *testing.T) {
 	})
 }
 
-// beStarter starts a supervisor from the configuration in a file, and then waits until it is
+// runStarter starts a supervisor from the configuration in a file, and then waits until it is
 // killed. The name of the file says whether it acknowledges the start.
-func beStarter(path string) {
+func runStarter(path string) {
 	text, err := os.ReadFile(path)
 	var o remote.StartConfig
 	if err == nil {
@@ -91,7 +91,7 @@ func TestSupervisorDiesWithStarterUntilRelease(t *testing.T) {
 	for _, name := range []string{"held", "released"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := furnish(t, nil)
+			h := newHome(t, nil)
 			text, err := json.Marshal(h.config)
 			check(t, err)
 			path := filepath.Join(t.TempDir(), name)
@@ -126,7 +126,7 @@ func TestSupervisorDiesWithStarterUntilRelease(t *testing.T) {
 // acknowledges the start. Until then the supervisor can still end with its starter.
 func TestOperationsWaitForRelease(t *testing.T) {
 	t.Parallel()
-	h := furnish(t, nil)
+	h := newHome(t, nil)
 	s := h.begin(t)
 	c := h.dial(t)
 	done := make(chan error, 2)
@@ -147,7 +147,7 @@ func TestOperationsWaitForRelease(t *testing.T) {
 // without remains. The test holds the lifecycle lock, as a starter does.
 func TestAbandonIsQuickAndLeavesNothing(t *testing.T) {
 	t.Parallel()
-	h := furnish(t, nil)
+	h := newHome(t, nil)
 	lock, err := flock.Take(t.Context(), filepath.Join(string(h.folder), remote.LifecycleLock), flock.Exclusive, nil)
 	check(t, err)
 	defer lock.Release()
@@ -172,7 +172,7 @@ func TestAbandonIsQuickAndLeavesNothing(t *testing.T) {
 
 func TestCancelledStartLeavesNothing(t *testing.T) {
 	t.Parallel()
-	h := furnish(t, nil)
+	h := newHome(t, nil)
 	for after := time.Duration(0); after < 60*time.Millisecond; after += 15 * time.Millisecond {
 		enough := errors.New("enough")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), after, enough)
@@ -190,7 +190,7 @@ func TestCancelledStartLeavesNothing(t *testing.T) {
 
 func TestFailedStartReportsReason(t *testing.T) {
 	t.Parallel()
-	h := furnish(t, func(w *store.Workspace) { w.Spec.Isolation = "kvm" })
+	h := newHome(t, func(w *store.Workspace) { w.Spec.Isolation = "kvm" })
 	s, err := remote.Start(t.Context(), os.Args[0], h.config, nil)
 	if err == nil {
 		s.Abandon()
@@ -363,7 +363,7 @@ func TestTerminatedSupervisorLosesNothing(t *testing.T) {
 
 func TestTimeToLive(t *testing.T) {
 	t.Parallel()
-	h := furnish(t, func(w *store.Workspace) { w.Spec.TTLSeconds = 1 })
+	h := newHome(t, func(w *store.Workspace) { w.Spec.TTLSeconds = 1 })
 	c := h.live(t)
 	if exit, _ := run(t, c, "sleep 2.5"); exit.Code != 0 { // the time to live does not expire while a command runs
 		t.Errorf("%+v", exit)
@@ -383,7 +383,7 @@ func TestTimeToLive(t *testing.T) {
 
 func TestExpiredMachineIsDeleted(t *testing.T) {
 	t.Parallel()
-	h := furnish(t, func(w *store.Workspace) { w.Kind, w.Spec.TTLSeconds = store.KindVM, 1 })
+	h := newHome(t, func(w *store.Workspace) { w.Kind, w.Spec.TTLSeconds = store.KindVM, 1 })
 	c := h.live(t)
 	// A program can create folders that even their owner can't open.
 	if exit, out := run(t, c, "mkdir -p "+h.files()+"/d/e && touch "+h.files()+"/d/e/f && chmod 0 "+h.files()+"/d/e && chmod 500 "+h.files()+"/d"); exit.Code != 0 {
@@ -405,11 +405,11 @@ func TestExpiredMachineIsDeleted(t *testing.T) {
 func TestExpiredMachineOfOrdinaryUserIsDeleted(t *testing.T) {
 	t.Parallel()
 	testenv.NeedsRoot(t, "become an ordinary user")
-	asNobody(t, "^TestExpiredMachineIsDeleted$")
+	asUnprivileged(t, "^TestExpiredMachineIsDeleted$")
 }
 
-// asNobody runs a test again as an unprivileged user who owns no files.
-func asNobody(t *testing.T, test string) {
+// asUnprivileged runs a test again as an unprivileged user who owns no files.
+func asUnprivileged(t *testing.T, test string) {
 	t.Helper()
 	top, err := os.MkdirTemp("", "pyro-nobody-")
 	check(t, err)
@@ -437,7 +437,7 @@ func TestSocketsInLongPaths(t *testing.T) {
 	for len(state) < 300 { // the path of a socket has at most 107 bytes
 		state = filepath.Join(state, strings.Repeat("long", 40))
 	}
-	h := furnishIn(t, dirs.Dirs{Cache: t.TempDir(), State: state}, nil)
+	h := newHomeIn(t, dirs.Dirs{Cache: t.TempDir(), State: state}, nil)
 	if _, out := run(t, h.live(t), "echo far away"); out != "far away\n" {
 		t.Errorf("got %q", out)
 	}

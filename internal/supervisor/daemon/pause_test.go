@@ -112,7 +112,7 @@ func (stuckMachine) Pause(context.Context) error  { return nil }
 func (stuckMachine) Resume(context.Context) error { return errStuck }
 func (stuckMachine) Thaw(context.Context) error   { return errStuck }
 
-func stuckIn(t *testing.T, in dirs.Dirs) *supervisor.Machine {
+func newStuckMachine(t *testing.T, in dirs.Dirs) *supervisor.Machine {
 	program, err := guest.Find()
 	check(t, err)
 	m, err := supervisor.Start(t.Context(), supervisor.Config{Dirs: in, Driver: stuck{host.New(host.Config{Dirs: in, Guest: program})}, VCPUs: 1, MemMiB: 128})
@@ -127,7 +127,7 @@ var errStuck = errors.New("it does not")
 // outputs of its jobs are released.
 func TestFailedContinueEndsMachine(t *testing.T) {
 	t.Parallel()
-	m := stuckIn(t, dirs.Dirs{Cache: t.TempDir(), State: t.TempDir()})
+	m := newStuckMachine(t, dirs.Dirs{Cache: t.TempDir(), State: t.TempDir()})
 	d := &daemon{machine: m, stopping: make(chan struct{})}
 	var printed bytes.Buffer
 	o := d.newWriter(&printed, position{})
@@ -149,7 +149,7 @@ func TestFailedContinueEndsMachine(t *testing.T) {
 // thawed, so that it can be resumed later.
 func TestFailedThawKeepsSavedMachine(t *testing.T) {
 	t.Parallel()
-	h := furnish(t, nil)
+	h := newHome(t, nil)
 	saved := h.config.Workspace.Disks
 	saved.Checkpoint = "memory-1"
 	h.config.Workspace.Disks = saved
@@ -158,7 +158,7 @@ func TestFailedThawKeepsSavedMachine(t *testing.T) {
 	check(t, err)
 	next := saved
 	next.Checkpoint = ""
-	m := stuckIn(t, h.config.Dirs)
+	m := newStuckMachine(t, h.config.Dirs)
 	r := &resuming{daemon: &daemon{config: h.config, folder: h.folder, store: h.store, machine: m}, checkpoint: saved.Checkpoint, next: next, lock: lock}
 	if err := r.finish(t.Context()); !errors.Is(err, errStuck) {
 		t.Errorf("got %v", err)

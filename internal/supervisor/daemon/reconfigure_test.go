@@ -8,7 +8,7 @@ import (
 )
 
 func TestReconfigure(t *testing.T) {
-	h := furnish(t, func(w *store.Workspace) { w.Spec.TTLSeconds = 600 })
+	h := newHome(t, func(w *store.Workspace) { w.Spec.TTLSeconds = 600 })
 	c := h.live(t)
 	id := h.config.Workspace.ID
 	check(t, h.store.Update(t.Context(), id, func(w *store.Workspace) error {

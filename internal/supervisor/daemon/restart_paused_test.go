@@ -17,7 +17,7 @@ import (
 // machine runs in this process.
 func waiting(t *testing.T) *service {
 	t.Helper()
-	h := furnish(t, nil)
+	h := newHome(t, nil)
 	guestProgram, err := guest.Find()
 	check(t, err)
 	m, err := supervisor.Start(t.Context(), supervisor.Config{

@@ -31,7 +31,7 @@ func (h *home) trust(t *testing.T) {
 // it or crashes with it. It also checks the log after a crash of the supervisor.
 func TestSecretsAreRedacted(t *testing.T) {
 	t.Parallel()
-	h := furnish(t, nil)
+	h := newHome(t, nil)
 	h.trust(t)
 	c := h.live(t)
 	with := func(c program.Command) program.Command {
@@ -90,7 +90,7 @@ func TestSecretsAreRedacted(t *testing.T) {
 // colours, or by moving the cursor.
 func TestSecretsOnTerminal(t *testing.T) {
 	t.Parallel()
-	h := furnish(t, nil)
+	h := newHome(t, nil)
 	h.trust(t)
 	c := h.live(t)
 	u := open(t, c, `T=`+token+`; i=0
@@ -117,7 +117,7 @@ func (w writer) Write(b []byte) (int, error) {
 // TestUnopenableSecrets checks that a machine does not start without its secrets.
 func TestUnopenableSecrets(t *testing.T) {
 	t.Parallel()
-	h := furnish(t, nil)
+	h := newHome(t, nil)
 	h.trust(t)
 	h.config.Workspace.Secrets[0].Name = "OTHER"
 	_, err := remote.Start(t.Context(), os.Args[0], h.config, nil)

@@ -9,12 +9,12 @@ import (
 	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// serverEnv is set to an address if this program must run as beServer.
+// serverEnv is set to an address if this program must run as runServer.
 const serverEnv = "PYRO_DAEMON_TEST_SERVER"
 
-// beServer serves HTTP, and prints each request. The first three responses are errors, the others
+// runServer serves HTTP, and prints each request. The first three responses are errors, the others
 // lead to an address that does not answer.
-func beServer(address string) {
+func runServer(address string) {
 	var asked atomic.Int32
 	err := http.ListenAndServe(address, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Println(r.Host, r.URL.RequestURI())
@@ -29,7 +29,7 @@ func beServer(address string) {
 	os.Exit(1)
 }
 
-// serving returns a command that runs beServer after a script.
+// serving returns a command that runs runServer after a script.
 func serving(address, script string) program.Command {
 	c := sh(script + `exec "$TEST_PROGRAM"`)
 	c.Env = []string{serverEnv + "=" + address, "TEST_PROGRAM=" + os.Args[0]}

@@ -16,9 +16,9 @@ import (
 func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) == 2 && os.Args[1] == Command:
-		os.Exit(beSupervisor())
+		os.Exit(runSupervisor())
 	case os.Getenv(strangerEnv) != "":
-		os.Exit(beStranger(os.Getenv(strangerEnv)))
+		os.Exit(runStranger(os.Getenv(strangerEnv)))
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")) // started processes do not sleep for a second when they exit
 	goleak.VerifyTestMain(m)

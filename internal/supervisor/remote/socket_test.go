@@ -18,7 +18,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// strangerEnv is set to a folder if this program must run as beStranger.
+// strangerEnv is set to a folder if this program must run as runStranger.
 const strangerEnv = "PYRO_REMOTE_TEST_STRANGER"
 
 func TestSocketInLongPath(t *testing.T) {
@@ -173,8 +173,8 @@ func TestCloseEndsCalls(t *testing.T) {
 	}
 }
 
-// beStranger connects to the socket in a folder and prints what it receives.
-func beStranger(folder string) int {
+// runStranger connects to the socket in a folder and prints what it receives.
+func runStranger(folder string) int {
 	conn, err := net.Dial("unix", filepath.Join(folder, socketName))
 	if err != nil {
 		fmt.Print("refused: ", err)

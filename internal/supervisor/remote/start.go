@@ -54,11 +54,11 @@ func inherited() (env []string) {
 // Starting is a supervisor that has started its machine and waits until its starter acknowledges
 // the start.
 type Starting struct {
-	order  io.WriteCloser
-	news   io.Closer
-	lines  *bufio.Scanner // the messages
-	cmd    *exec.Cmd
-	paused bool // whether the machine was saved
+	config   io.WriteCloser
+	messages io.Closer
+	lines    *bufio.Scanner // the messages
+	cmd      *exec.Cmd
+	paused   bool // whether the machine was saved
 }
 
 // Start starts a supervisor, and returns when the supervisor serves its machine. The caller must
@@ -88,14 +88,14 @@ func start(ctx context.Context, program string, o StartConfig, report progress.F
 	if err != nil {
 		return nil, err
 	}
-	news, err := cmd.StdoutPipe()
+	messages, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, fault.Newf(fault.Unavailable, "its supervisor can't be started: %w", err)
 	}
-	s := &Starting{config, news, bufio.NewScanner(news), cmd, o.Workspace.Disks.Checkpoint != ""}
+	s := &Starting{config, messages, bufio.NewScanner(messages), cmd, o.Workspace.Disks.Checkpoint != ""}
 	s.lines.Buffer(make([]byte, 0, 4<<10), maxStartMessage)
 	// If the supervisor ended before it read its configuration, its messages say why.
 	if _, err = config.Write(append(text, '\n')); err == nil || errors.Is(err, syscall.EPIPE) {
@@ -111,7 +111,7 @@ func start(ctx context.Context, program string, o StartConfig, report progress.F
 // await forwards progress messages until the supervisor is ready or has failed, or ctx is
 // cancelled.
 func (s *Starting) await(ctx context.Context, report progress.Func) error {
-	stop := context.AfterFunc(ctx, func() { s.order.Close(); s.cmd.Process.Signal(syscall.SIGTERM) })
+	stop := context.AfterFunc(ctx, func() { s.config.Close(); s.cmd.Process.Signal(syscall.SIGTERM) })
 	defer stop()
 	err := s.hear(report)
 	if errors.Is(err, errEnded) && ctx.Err() != nil {
@@ -146,14 +146,14 @@ var errEnded = fault.Newf(fault.Unavailable, "its supervisor ended before its ma
 // Release returns when the machine runs. If Release then fails, the supervisor has ended and the
 // machine stays saved.
 func (s *Starting) Release() error {
-	_, err := s.order.Write([]byte{'\n'})
-	err = errors.Join(err, s.order.Close())
+	_, err := s.config.Write([]byte{'\n'})
+	err = errors.Join(err, s.config.Close())
 	if s.paused {
 		if err == nil {
 			err = s.hear(nil)
 		}
 		if err != nil {
-			s.news.Close()
+			s.messages.Close()
 			s.cmd.Wait()
 			return fault.Wrap(err, "start workspace", "")
 		}
@@ -164,7 +164,7 @@ func (s *Starting) Release() error {
 
 // Abandon ends the supervisor and its machine, and returns when both have ended.
 func (s *Starting) Abandon() {
-	s.order.Close()
-	s.news.Close() // messages are no longer read
+	s.config.Close()
+	s.messages.Close() // messages are no longer read
 	s.cmd.Wait()
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// beSupervisor runs as the supervisor in these tests. The name of the workspace selects its
+// runSupervisor runs as the supervisor in these tests. The name of the workspace selects its
 // behaviour.
-func beSupervisor() int {
+func runSupervisor() int {
 	in, out := bufio.NewReader(os.Stdin), json.NewEncoder(os.Stdout)
 	text, err := in.ReadBytes('\n')
 	var o StartConfig
