@@ -26,6 +26,12 @@ async function fits(where) {
 	}
 }
 
+/** few checks that the document has only the rows in sight and some more. */
+async function few(row) {
+	const n = await page.locator(row).count();
+	assert.ok(n > 10 && n < 80, `there are ${n} rows`);
+}
+
 try {
 	await page.goto(link);
 	await page.getByRole("button", { name: "Log in with this link" }).click();
@@ -52,9 +58,18 @@ try {
 			await r.fulfill({ json: Array.from({ length: 1000 }, (_, i) => ({ ...one, id: `cl-${i}`, metadata: { name: `box-${i}` } })) });
 		});
 		await page.goto("/");
-		await page.getByRole("link", { name: "box-999" }).waitFor();
+		await page.getByRole("link", { name: /^box-0 / }).waitFor();
+		await few(".box");
+		await page.getByRole("link", { name: /^box-1 / }).focus();
+		await page.keyboard.press("End");
+		await page.locator('.box[aria-posinset="1000"] a:focus').waitFor();
+		await few(".box");
+		await page.evaluate(() => scrollTo(0, 0));
+		await page.getByRole("link", { name: /^box-1 / }).waitFor();
+		await page.locator('.box[aria-posinset="1000"] a:focus').waitFor(); // the row with the focus stays
+		await few(".box");
 		await page.getByLabel("Filter by name, ID or template").fill("box-77");
-		await page.getByRole("link", { name: "box-999" }).waitFor({ state: "detached" });
+		await page.getByRole("link", { name: /^box-1 / }).waitFor({ state: "detached" });
 		assert.equal(await page.getByRole("main").getByRole("listitem").count(), 11);
 		await fits("1,000 sandboxes");
 		await page.unroute("**/v1/sandboxes");
@@ -63,8 +78,20 @@ try {
 	await step("10,000 files", async () => {
 		await run("mkdir /srv/many && cd /srv/many && seq 10000 | xargs touch");
 		await page.goto(`${path}/files?path=/srv/many`);
-		await page.getByText("Show more of 10000 entries").waitFor();
+		const row = (name) => page.getByRole("button", { name: new RegExp(`^file ${name} `) });
+		await row("1").waitFor();
+		await few(".entry");
+		await row("1").focus();
+		await page.keyboard.press("End");
+		await page.locator(".entry-name:focus").filter({ hasText: "10000" }).waitFor();
+		assert.equal(await page.locator(".entry:focus-within").getAttribute("aria-posinset"), "10001"); // with the folder above
+		await page.keyboard.press("ArrowUp");
+		await page.locator(".entry-name:focus").filter({ hasText: "9999" }).waitFor();
+		await few(".entry");
 		await fits("10,000 files");
+		await page.getByLabel("Find in 10000 entries").fill("777");
+		await row("777").waitFor();
+		assert.equal(await page.locator(".entry").count(), 20); // with the folder above
 	});
 
 	await step("a binary file and a large one", async () => {

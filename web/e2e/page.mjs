@@ -11,6 +11,7 @@ const [url, link, shots, keyFile] = process.argv.slice(2);
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const payload = `<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>`;
 const problems = [];
+const failed = []; // requests without an answer, which can explain a problem
 
 const browser = await launch();
 
@@ -23,6 +24,7 @@ async function open(options = {}) {
 	context.on("request", (r) => {
 		if (!r.url().startsWith(`${url}/`) && !/^(blob|data):/.test(r.url())) problems.push(`a request to ${r.url()}`);
 	});
+	context.on("requestfailed", (r) => failed.push(`${r.method()} ${r.url()}: ${r.failure()?.errorText}`));
 	const page = await context.newPage();
 	page.on("websocket", (s) => new URL(s.url()).host !== new URL(url).host && problems.push(`a WebSocket to ${s.url()}`));
 	page.on("pageerror", (e) => problems.push(`an error: ${e.stack}`));
@@ -470,6 +472,7 @@ try {
 		await page.getByRole("button", { name: "Done" }).click();
 		await page.getByLabel("Role of ada@example.com").waitFor();
 		await check(page, "members");
+		for (const part of await page.locator(".who .tag, .who .team").all()) assert.ok(await part.evaluate((e) => e.scrollWidth <= e.clientWidth), "a part of the account is cut");
 		await page.getByRole("link", { name: "Usage and hosts" }).click();
 		await page.getByText("Online").waitFor();
 		await check(page, "usage");
@@ -598,6 +601,8 @@ try {
 		await small.getByRole("button", { name: "Menu" }).click();
 		await small.getByRole("link", { name: "API keys" }).click();
 		await small.getByRole("heading", { name: "API keys" }).waitFor();
+		const cell = small.locator("tbody td").nth(1);
+		assert.equal(await cell.evaluate((e) => getComputedStyle(e, "::before").content), '"Key"');
 		await check(small, "keys on a phone");
 		for (const part of ["", "/terminal", "/files?path=/srv/app", "/changes", "/services", "/metrics"]) {
 			await small.goto(`/sandboxes/${id}${part}`);
@@ -695,7 +700,7 @@ try {
 		assert.ok(await page.getByRole("link", { name: /nightly-tests/ }).isVisible(), "a late answer has ended the session");
 	});
 } catch (err) {
-	problems.push(err.stack);
+	problems.push(err.stack, ...failed.slice(-20));
 	await shot(page, "failed").catch(() => {});
 }
 await browser.close();

@@ -210,8 +210,13 @@ function Who() {
 	return (
 		<div class="who">
 			<div class="grow">
-				<div class="cut">{user ? user.name || user.email : " "}</div>
-				<div class="team cut">{user ? `${user.email} · ${user.role}` : " "}</div>
+				<div class="row">
+					<span class="cut" title={user?.name}>
+						{user ? user.name || user.email : " "}
+					</span>
+					{user && <span class="tag">{user.role}</span>}
+				</div>
+				{user?.name && <div class="team">{user.email}</div>}
 			</div>
 			<AccountMenu />
 			<Button

@@ -1,6 +1,6 @@
 import { signal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Check, CircleAlert, Copy, LoaderCircle, Search, X, type LucideIcon } from "lucide-preact";
 import { textOf, type Sandbox } from "./api";
 import { capital } from "./format";
@@ -141,10 +141,17 @@ export function PageHead({ title, sub, children }: { title: string; sub?: string
 	);
 }
 
-/** Table shows rows. With loading it shows bones. With actions it has one more column, for buttons. */
+/**
+ * Table shows rows. With loading it shows bones. With actions it has one more column, for buttons. On
+ * a phone, where the columns are below each other, each cell has the name of its column.
+ */
 export function Table({ columns, actions, loading, children }: { columns: string[]; actions?: boolean; loading?: boolean; children: ComponentChildren }) {
+	const ref = useRef<HTMLTableElement>(null);
+	useLayoutEffect(() => {
+		for (const row of ref.current!.tBodies[0].rows) columns.forEach((c, i) => row.cells[i] && (row.cells[i].dataset.column = c));
+	});
 	return (
-		<table class="grid-table stacked">
+		<table class="grid-table stacked" ref={ref}>
 			<thead>
 				<tr>
 					{columns.map((c) => (

@@ -5,7 +5,8 @@ import { canWrite, useData } from "../data";
 import { ago, bytes, plural } from "../format";
 import { lazy } from "../lazy";
 import { deleteLater, finishDeletions, hidden, showError, toast } from "../messages";
-import { ask, Bone, Button, Empty, Field, FormModal, Menu, Notice } from "../ui";
+import { ask, Bone, Button, Empty, Field, FormModal, Menu, Notice, SearchField } from "../ui";
+import { Rows } from "../rows";
 import { Rename } from "./rename";
 
 const Editor = lazy(() => import("./editor").then((m) => m.Editor));
@@ -13,8 +14,10 @@ const Editor = lazy(() => import("./editor").then((m) => m.Editor));
 /** maxText is the size in bytes of the largest file that the editor opens. */
 const maxText = 2 << 20;
 const maxUpload = 100 << 20;
-/** shown is how many entries of a folder are rendered at first. */
-const shown = 500;
+/** manyEntries is the size of a folder that has a field to find entries. */
+const manyEntries = 50;
+/** above is the row of the folder above. */
+const above = { path: ".." } as Entry;
 
 const join = (dir: string, name: string) => (dir === "/" ? `/${name}` : `${dir}/${name}`);
 const parent = (path: string) => path.replace(/\/[^/]*$/, "") || "/";
@@ -39,15 +42,15 @@ export function Files({ box: b }: { box: Sandbox }) {
 	const [focus, setFocus] = useState(""); // path of the entry that gets the focus next
 	const [drop, setDrop] = useState(false);
 	const [busy, setBusy] = useState("");
-	const [more, setMore] = useState(shown);
+	const [find, setFind] = useState("");
 	const dirty = useRef(false);
 	const moved = useRef(false); // the open file was renamed; the focus is in the folder
 	const picker = useRef<HTMLInputElement>(null);
-	const list = useRef<HTMLUListElement>(null);
 	const { value: all, error, reload } = useData(`sandbox/${b.id}/files${dir}`, (api) => api.list(b.id, dir));
 	const keyOf = (path: string) => `sandbox/${b.id}/files${path}`;
 	const sorted = useMemo(() => all && [...all].sort((x, y) => Number(isFolder(y)) - Number(isFolder(x)) || byName(x.name, y.name)), [all]);
-	const entries = sorted?.filter((e) => !hidden(keyOf(e.path)));
+	const wanted = find.trim().toLowerCase();
+	const entries = sorted?.filter((e) => e.name.toLowerCase().includes(wanted) && !hidden(keyOf(e.path)));
 
 	useEffect(() => {
 		const q = new URLSearchParams();
@@ -56,15 +59,6 @@ export function Files({ box: b }: { box: Sandbox }) {
 		history.replaceState(null, "", `${location.pathname}${q.size ? `?${q}` : ""}`);
 	}, [dir, file]);
 
-	useEffect(() => {
-		if (!focus || !entries) return;
-		const i = entries.findIndex((e) => e.path === focus);
-		if (i >= more) return setMore(i + 1);
-		const rows = list.current!.querySelectorAll(".entry");
-		if (i >= 0) rows[i + (dir === "/" ? 0 : 1)].querySelector<HTMLElement>("button:not(:disabled)")?.focus();
-		setFocus("");
-	}, [focus, all, more]);
-
 	const leave = async () => {
 		if (!dirty.current) return true;
 		const yes = await ask({ title: "Discard the changes?", text: <>The changes to <code>{file}</code> are not saved.</>, action: "Discard changes", run: async () => {} });
@@ -72,7 +66,7 @@ export function Files({ box: b }: { box: Sandbox }) {
 		return yes;
 	};
 	const enter = (to: string) => {
-		setMore(shown);
+		setFind("");
 		setDir(to);
 	};
 	const open = async (e: Entry) => {
@@ -114,6 +108,8 @@ export function Files({ box: b }: { box: Sandbox }) {
 			if (!(await leave())) return;
 			setFile(null);
 		}
+		const i = entries!.indexOf(e);
+		setFocus((entries![i + 1] ?? entries![i - 1] ?? above).path);
 		deleteLater(keyOf(e.path), e.name, async () => {
 			await api.rm(b.id, e.path);
 			await reload();
@@ -139,15 +135,6 @@ export function Files({ box: b }: { box: Sandbox }) {
 		await reload();
 		return to;
 	};
-	const move = (e: KeyboardEvent) => {
-		if (!["ArrowDown", "ArrowUp", "Home", "End"].includes(e.key)) return;
-		const rows = [...list.current!.querySelectorAll<HTMLElement>(".entry-name")];
-		const i = rows.indexOf(document.activeElement as HTMLElement);
-		if (i < 0) return;
-		e.preventDefault();
-		rows.at(e.key === "Home" ? 0 : e.key === "End" ? -1 : Math.min(rows.length - 1, Math.max(0, i + (e.key === "ArrowDown" ? 1 : -1))))?.focus();
-	};
-
 	return (
 		<div class={`files ${file ? "has-file" : ""}`}>
 			<section
@@ -186,72 +173,69 @@ export function Files({ box: b }: { box: Sandbox }) {
 						</>
 					)}
 				</div>
+				{(all && all.length > manyEntries) || find ? (
+					<div class="browser-find">
+						<SearchField label={`Find in ${plural(all?.length ?? 0, "entry", "entries")}`} value={find} onInput={(e) => setFind(e.currentTarget.value)} />
+					</div>
+				) : null}
 				{error && (
 					<div class="inner">
 						<Notice>{textOf(error)}</Notice>
 					</div>
 				)}
-				<ul class="entries" ref={list} onKeyDown={move} aria-busy={!all}>
-					{dir !== "/" && (
-						<li class="entry">
-							<button type="button" class="entry-name" onClick={() => enter(parent(dir))} aria-label="The folder above">
-								<ArrowUp size={16} aria-hidden />
-								<span class="dim">..</span>
-							</button>
-						</li>
-					)}
-					{!all &&
-						!error &&
-						[90, 60, 110, 70, 100, 50].map((w) => (
-							<li class="entry">
-								<span class="entry-name">
-									<Bone w={16} h={16} />
-									<Bone w={w} />
-								</span>
-							</li>
-						))}
-					{entries?.slice(0, more).map((e) => {
-						const Icon = isFolder(e) ? Folder : e.type === "symlink" ? FileSymlink : FileIcon;
-						return (
-							<li key={e.path} class={`entry ${file === e.path ? "open" : ""}`}>
-								<button
-									type="button"
-									class="entry-name"
-									disabled={e.type === "other"}
-									aria-current={file === e.path ? "true" : undefined}
-									onClick={() => void open(e)}
-									title={`${e.permissions} ${e.owner}:${e.group}, changed ${ago(e.modified_at * 1000)}${e.symlink_target ? `, points to ${e.symlink_target}` : ""}`}
-								>
-									<Icon size={16} class={isFolder(e) ? "dir" : ""} aria-label={e.type} />
-									<span class="cut">{e.name}</span>
-									{e.type === "file" && <span class="size num">{bytes(e.size)}</span>}
-								</button>
-								<Menu label={`Actions for ${e.name}`} icon={Ellipsis} small>
-									{e.type === "file" && (
-										<button type="button" onClick={() => download(b.id, e.path, e.name).catch(showError)}>
-											<Download size={16} aria-hidden />
-											Download
+				<div class="entries" aria-busy={!all} key={dir}>
+					{!all && !error && <Bones />}
+					{entries && (
+						<Rows items={dir === "/" ? entries : [above, ...entries]} keyOf={(e) => e.path} focus={focus} onFocused={() => setFocus("")}>
+							{(e, row) => {
+								if (e === above)
+									return (
+										<li key={e.path} class="entry" {...row}>
+											<button type="button" class="entry-name" onClick={() => enter(parent(dir))} aria-label="The folder above">
+												<ArrowUp size={16} aria-hidden />
+												<span class="dim">..</span>
+											</button>
+										</li>
+									);
+								const Icon = isFolder(e) ? Folder : e.type === "symlink" ? FileSymlink : FileIcon;
+								return (
+									<li key={e.path} class={`entry ${file === e.path ? "open" : ""}`} {...row}>
+										<button
+											type="button"
+											class="entry-name"
+											disabled={e.type === "other"}
+											aria-current={file === e.path ? "true" : undefined}
+											onClick={() => void open(e)}
+											title={`${e.permissions} ${e.owner}:${e.group}, changed ${ago(e.modified_at * 1000)}${e.symlink_target ? `, points to ${e.symlink_target}` : ""}`}
+										>
+											<Icon size={16} class={isFolder(e) ? "dir" : ""} aria-label={e.type} />
+											<span class="cut">{e.name}</span>
+											{e.type === "file" && <span class="size num">{bytes(e.size)}</span>}
 										</button>
-									)}
-									<button type="button" disabled={!canWrite.value} onClick={() => setRenaming(e)}>
-										<Pencil size={16} aria-hidden />
-										Rename…
-									</button>
-									<button type="button" class="danger" disabled={!canWrite.value} onClick={() => void remove(e)}>
-										<Trash size={16} aria-hidden />
-										Delete
-									</button>
-								</Menu>
-							</li>
-						);
-					})}
-					{entries && entries.length > more && (
-						<li class="inner">
-							<Button onClick={() => setMore(more + 2000)}>Show more of {plural(entries.length, "entry", "entries")}</Button>
-						</li>
+										<Menu label={`Actions for ${e.name}`} icon={Ellipsis} small>
+											{e.type === "file" && (
+												<button type="button" onClick={() => download(b.id, e.path, e.name).catch(showError)}>
+													<Download size={16} aria-hidden />
+													Download
+												</button>
+											)}
+											<button type="button" disabled={!canWrite.value} onClick={() => setRenaming(e)}>
+												<Pencil size={16} aria-hidden />
+												Rename…
+											</button>
+											<button type="button" class="danger" disabled={!canWrite.value} onClick={() => void remove(e)}>
+												<Trash size={16} aria-hidden />
+												Delete
+											</button>
+										</Menu>
+									</li>
+								);
+							}}
+						</Rows>
 					)}
-				</ul>
-				{entries?.length === 0 && (
+				</div>
+				{entries?.length === 0 && !!find && <Empty icon={FolderOpen} title="No entry matches" />}
+				{all?.length === 0 && (
 					<Empty icon={FolderOpen} title="This folder is empty">
 						{canWrite.value && "Drop files here to upload them."}
 					</Empty>
@@ -288,6 +272,19 @@ export function Files({ box: b }: { box: Sandbox }) {
 		</div>
 	);
 }
+
+const Bones = () => (
+	<ul aria-hidden="true">
+		{[90, 60, 110, 70, 100, 50].map((w) => (
+			<li class="entry">
+				<span class="entry-name">
+					<Bone w={16} h={16} />
+					<Bone w={w} />
+				</span>
+			</li>
+		))}
+	</ul>
+);
 
 function Where({ dir, onChange }: { dir: string; onChange: (to: string) => void }) {
 	const names = dir.split("/").filter(Boolean);

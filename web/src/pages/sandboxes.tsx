@@ -5,6 +5,7 @@ import { activity, canWrite, hrefOf, nameOf, reload, useSandboxes } from "../dat
 import { ago, cores, exact, megabytes } from "../format";
 import { deleteLater } from "../messages";
 import { go } from "../router";
+import { Rows, type RowProps } from "../rows";
 import { ask, Bone, Button, Empty, Field, Menu, Notice, PageHead, SearchField, Segments, Snippet, Status, useAction } from "../ui";
 import { Create } from "./create";
 
@@ -76,11 +77,9 @@ export function Sandboxes() {
 				{!!shown?.length && (
 					<>
 						<BoxesHead />
-						<ul>
-							{asTree(shown).map(({ box: b, depth }) => (
-								<Row key={b.id} box={b} depth={depth} />
-							))}
-						</ul>
+						<Rows items={asTree(shown)} keyOf={({ box }) => box.id}>
+							{({ box: b, depth }, row) => <Row key={b.id} box={b} depth={depth} row={row} />}
+						</Rows>
 					</>
 				)}
 			</section>
@@ -107,12 +106,12 @@ export function ApiRequest({ title, label, path, body }: { title: string; label:
 	);
 }
 
-function Row({ box: b, depth }: { box: Sandbox; depth: number }) {
+function Row({ box: b, depth, row }: { box: Sandbox; depth: number; row: RowProps }) {
 	const name = nameOf(b);
 	const href = hrefOf(b.id);
 	const [busy, toggle] = useToggle(b);
 	return (
-		<li class="box" style={{ "--indent": `${Math.min(depth, 5) * 20}px` }}>
+		<li class="box" {...row} style={{ ...row.style, "--indent": `${Math.min(depth, 5) * 20}px` }}>
 			<a class="box-name" href={href}>
 				<span class="branch">
 					{depth > 0 && <CornerDownRight size={14} aria-label="Fork:" />}
