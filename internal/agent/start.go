@@ -83,8 +83,8 @@ func failureOf(err error) *failure {
 // maxArgument is the maximum length of an argument or a variable in bytes. Linux sets it.
 const maxArgument = 128<<10 - 1
 
-// longTogether is the length of all arguments and variables in bytes from which they are the likely
-// cause of an error about a long name. Linux accepts 2 MiB.
+// longTogether is a length of all arguments and variables together, in bytes. If they are longer,
+// they are the likely cause of an error about a long name. Linux accepts 2 MiB.
 const longTogether = 1 << 20
 
 // explained explains the error for arguments that are too long. Some kernels report it as a file
