@@ -51,7 +51,7 @@ func TestPTYAttach(t *testing.T) {
 	list("agent-1")
 
 	s := onTerminal(t, env, "pty", "attach", "build")
-	s.await(`the client "agent-1" holds it`)
+	s.await(`the client "agent-1" has had the lease since`)
 	s.await("pyro pty attach " + info.ID + " --take")
 	s.cmd.Wait()
 	if code := s.cmd.ProcessState.ExitCode(); code != 5 {
