@@ -89,7 +89,7 @@ func TestFind(t *testing.T) {
 			cgroup: "0::/\n", mounts: unified, files: root("/cg", "cpu pids", ""), fails: "no memory controller", hint: "cgroup_enable=memory",
 		},
 		"v2, the root of a namespace": {
-			cgroup: "0::/\n", mounts: unified, files: group("/cg", "memory pids"), fails: "topmost cgroup", hint: "systemd-run --scope -p Delegate=yes",
+			cgroup: "0::/\n", mounts: unified, files: group("/cg", "memory pids"), fails: "topmost visible cgroup", hint: "systemd-run --scope -p Delegate=yes",
 		},
 		"v2, below the root of a namespace": {
 			cgroup: "0::/init\n", mounts: unified, files: group("/cg", "memory pids", group("/cg/init", "")), want: "memory=/cg pids=/cg",
@@ -107,7 +107,7 @@ func TestFind(t *testing.T) {
 			files: group("/my cg", "memory cpu", group("/my cg/y", "")), want: "memory=/my cg cpu=/my cg",
 		},
 		"v2, only the own one is mounted": {
-			cgroup: "0::/docker/x\n", mounts: "30 1 0:2 /docker/x @/cg rw - cgroup2 cgroup2 rw\n", files: group("/cg", "memory cpu"), fails: "topmost cgroup",
+			cgroup: "0::/docker/x\n", mounts: "30 1 0:2 /docker/x @/cg rw - cgroup2 cgroup2 rw\n", files: group("/cg", "memory cpu"), fails: "topmost visible cgroup",
 		},
 		"v2, mounted from above the namespace": {
 			cgroup: "0::/\n", mounts: "30 1 0:2 /../.. @/cg rw - cgroup2 cgroup2 rw\n", files: group("/cg", "memory"), fails: "do not contain pyro's own cgroup",
