@@ -82,7 +82,13 @@ func (p *program) sandboxed() *program {
 
 func (p *program) command(args ...string) *exec.Cmd {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	return p.commandFor(patience, args...)
+}
+
+// commandFor returns a command that is killed after a time limit.
+func (p *program) commandFor(limit time.Duration, args ...string) *exec.Cmd {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	p.t.Cleanup(cancel)
 	argv := slices.Concat(p.under, []string{fromBin(p.t, "pyro")}, args)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
@@ -146,7 +152,7 @@ type running struct {
 
 func (p *program) start(args ...string) *running {
 	p.t.Helper()
-	r := &running{Cmd: p.command(args...), t: p.t, stderr: &bytes.Buffer{}}
+	r := &running{Cmd: p.commandFor(10*patience, args...), t: p.t, stderr: &bytes.Buffer{}} // a server runs until its test ends
 	out, err := r.StdoutPipe()
 	if err != nil {
 		p.t.Fatal(err)
