@@ -32,9 +32,9 @@ const (
 // folder becomes its root. It keeps the capabilities to set owners and modes.
 //
 // The parameter limit is the maximum size of all files in the folder, in bytes (usage.go). The
-// parameter mark is the name of a file (incomplete.go). The gofer exits when the sentry or pyro
-// ends.
-func gofer(folder, limit, mark string) error {
+// parameter mark is the name of a file (incomplete.go). The parameter sharedMark is the name of an
+// extended attribute (shared.go). The gofer exits when the sentry or pyro ends.
+func gofer(folder, limit, mark, sharedMark string) error {
 	bytes, err := strconv.ParseInt(limit, 10, 64)
 	if err != nil || bytes <= 0 {
 		return fmt.Errorf("%q is no size of a volume", limit)
@@ -52,6 +52,10 @@ func gofer(folder, limit, mark string) error {
 		return err
 	}
 	unix.Umask(0) // the sentry has already applied the umask of the machine's process
+	shared, err := newSharing(sharedMark)
+	if err != nil {
+		return err
+	}
 	filter.RegisterForGofer()
 	if err := goferfilter.Install(goferfilter.Options{LisafsNeeded: true}); err != nil {
 		return err
@@ -61,8 +65,9 @@ func gofer(folder, limit, mark string) error {
 		return err
 	}
 	server := lisafs.NewServer()
-	(&usage{limit: bytes}).serve(served)
+	(&usage{limit: bytes, isStaged: shared.isStaged}).serve(served)
 	(&incomplete{mark: mark}).serve(served)
+	shared.serve(served)
 	server.SetHandlers(served)
 	connection, err := server.CreateConnection(socket, "/", fsgofer.ConnectionOpts(false), fsgofer.NewConnectionImpl(&fsgofer.Config{}))
 	if err != nil {

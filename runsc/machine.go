@@ -78,6 +78,9 @@ func run(owner *owner, o startConfig) error {
 	if err := keepPrivileges(); err != nil {
 		return err
 	}
+	if err := filter.RefuseMetadata(); err != nil {
+		return err
+	}
 	filter.Register()
 	if o.VCPUs == 1 {
 		// The sentry gets one thread for each processor of the machine, but at least two. With only

@@ -40,6 +40,8 @@ func limitVolume() {
 				call.Fn = q.mapped(call.Fn)
 			} else if call.Name == "io_submit" {
 				call.Fn = q.submitted(call.Fn)
+			} else if call.Name == "truncate" {
+				call.Fn = truncated(call.Fn)
 			} else {
 				continue
 			}

@@ -29,7 +29,10 @@ func specOf(o startConfig) *specs.Spec {
 	}
 	if o.Storage {
 		cached := "dcache=" + strconv.FormatUint(cachedFiles(), 10)
-		mounts = append(mounts, specs.Mount{Destination: volume, Type: "bind", Source: "volume", Options: []string{cached}})
+		// A shared file is replaced by a copy when it is first opened for writing (shared.go). With
+		// this option the sentry then uses the copy for files that are already open or mapped.
+		const replaced = "overlayfs_stale_read"
+		mounts = append(mounts, specs.Mount{Destination: volume, Type: "bind", Source: "volume", Options: []string{cached, replaced}})
 	}
 	return &specs.Spec{
 		Version: "1.0.0",

@@ -14,7 +14,8 @@ import (
 // usage measures the space that the files of a volume use on the host, in bytes. It reads the
 // metadata of all files, so the sentry should ask rarely, see quota.
 type usage struct {
-	limit int64 // maximum size in bytes
+	limit    int64                   // maximum size in bytes
+	isStaged func(inode uint64) bool // whether a file does not count, because it will replace another one
 
 	shrunk atomic.Bool // a call might have freed space since the last measurement
 
@@ -47,7 +48,7 @@ func (u *usage) now() (int64, error) {
 	time.Sleep(time.Until(u.taken.Add(restFactor * u.took)))
 	u.shrunk.Store(false)
 	began := time.Now()
-	w := walk{links: map[uint64]bool{}}
+	w := walk{links: map[uint64]bool{}, isStaged: u.isStaged}
 	if err := w.folder(unix.AT_FDCWD, "/"); err != nil {
 		return 0, err
 	}
@@ -60,6 +61,8 @@ func (u *usage) now() (int64, error) {
 type walk struct {
 	bytes int64
 	links map[uint64]bool // inodes that are already counted, for files with several names or no name
+
+	isStaged func(inode uint64) bool
 }
 
 // folder counts a folder and everything in it. It skips files that are removed during the
@@ -108,7 +111,7 @@ func (w *walk) entry(folder int, name string) error {
 		w.add(&stat)
 		return w.folder(folder, name)
 	}
-	if stat.Nlink == 1 || w.first(stat.Ino) {
+	if !w.isStaged(stat.Ino) && (stat.Nlink == 1 || w.first(stat.Ino)) {
 		w.add(&stat)
 	}
 	return nil

@@ -100,5 +100,5 @@ func (t trees) resume(_ context.Context, d store.Disks) (store.Disks, error) { r
 // baseline returns a copy, because the machine writes to the tree itself.
 func (t trees) baseline(ctx context.Context, volume []string) ([]string, error) {
 	copied := name("volume", "")
-	return []string{copied}, t.copy(ctx, t.path(copied), t.path(top(volume)), "")
+	return []string{copied}, t.copy(ctx, t.path(copied), t.path(top(volume)), tree.Sharing{Mark: true})
 }

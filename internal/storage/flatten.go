@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/pyro-mcp/pyro/internal/disk/mkext4"
+	"github.com/pyro-mcp/pyro/internal/disk/tree"
 	"github.com/pyro-mcp/pyro/internal/disk/view"
 	"github.com/pyro-mcp/pyro/internal/environment/ext4image"
 	"github.com/pyro-mcp/pyro/internal/fault"
@@ -47,5 +48,5 @@ func (b blocks) flatten(ctx context.Context, d store.Disks) (string, error) {
 // flatten copies the tree, because the machine continues to write to the tree of d.
 func (t trees) flatten(ctx context.Context, d store.Disks) (string, error) {
 	volume := name("volume", "")
-	return volume, t.copy(ctx, t.path(volume), t.path(top(d.Volume)), "")
+	return volume, t.copy(ctx, t.path(volume), t.path(top(d.Volume)), tree.Sharing{Mark: true})
 }

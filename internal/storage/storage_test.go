@@ -35,10 +35,10 @@ func check(t testing.TB, err error) {
 
 // both runs a test for each kind of storage. Each run has its own folder.
 func both(t *testing.T, test func(*testing.T, Folder)) {
-	for name, blocks := range map[string]bool{"blocks": true, "trees": false} {
-		t.Run(name, func(t *testing.T) {
+	for _, kind := range []string{"blocks", "trees", "linked trees"} {
+		t.Run(kind, func(t *testing.T) {
 			top := t.TempDir()
-			test(t, Folder{Path: filepath.Join(top, "one"), Blocks: blocks, Shared: filepath.Join(top, "shared")})
+			test(t, Folder{Path: filepath.Join(top, "one"), Blocks: kind == "blocks", Links: kind == "linked trees", Shared: filepath.Join(top, "shared")})
 		})
 	}
 }
@@ -137,7 +137,9 @@ func names(t testing.TB, f Folder) []string {
 func write(t testing.TB, f Folder, d store.Disks, text string) {
 	t.Helper()
 	if !f.Blocks {
-		check(t, os.WriteFile(filepath.Join(f.Machine(d).Tree.Folder, filesFolder, "written"), []byte(text), 0o644))
+		path := filepath.Join(f.Machine(d).Tree.Folder, filesFolder, "written")
+		check(t, os.WriteFile(path+".new", []byte(text), 0o644)) // machines don't write to shared files
+		check(t, os.Rename(path+".new", path))
 		return
 	}
 	testenv.NeedsTool(t, "qemu-io")

@@ -30,7 +30,7 @@ func (t trees) create(ctx context.Context, seed Seed) (store.Disks, error) {
 	if seed == nil {
 		seed = nothing
 	}
-	if err := t.fill(ctx, seed, d.Baseline[0], d.Volume[0]); err != nil {
+	if err := t.fill(ctx, seed, d); err != nil {
 		return d, err
 	}
 	fresh, err := t.writtenBy(d.Volume[0])
@@ -38,44 +38,58 @@ func (t trees) create(ctx context.Context, seed Seed) (store.Disks, error) {
 	return d, err
 }
 
-// fill creates volumes that contain the content of a seed, and flushes them to disk.
-func (t trees) fill(ctx context.Context, seed Seed, volumes ...string) error {
-	var all []string
-	for _, v := range volumes {
-		if err := os.Mkdir(t.path(v), 0o700); err != nil {
-			return err
-		}
-		all = append(all, filepath.Join(t.path(v), filesFolder))
+// fill creates the baseline and the volume with the content of a seed, and flushes them to disk.
+func (t trees) fill(ctx context.Context, seed Seed, d store.Disks) error {
+	baseline, volume := t.path(d.Baseline[0]), t.path(d.Volume[0])
+	all := []string{baseline}
+	if !t.Links {
+		all = append(all, volume)
 	}
-	err := seed.into(ctx, func(from io.Reader) error {
-		if _, err := tree.Write(ctx, t.limited(from), all...); err != nil {
+	var files []string
+	for _, v := range all {
+		if err := os.Mkdir(v, 0o700); err != nil {
 			return err
 		}
-		return t.fits(ctx, all[0])
+		files = append(files, filepath.Join(v, filesFolder))
+	}
+	err := seed.into(ctx, func(from io.Reader) (err error) {
+		if t.Links {
+			_, err = tree.WriteConstant(ctx, t.limited(from), files[0])
+		} else {
+			_, err = tree.Write(ctx, t.limited(from), files...)
+		}
+		if err != nil {
+			return err
+		}
+		return t.fits(ctx, files[0])
 	})
 	if err != nil {
 		return err
 	}
-	for _, v := range volumes {
-		if err := os.Mkdir(filepath.Join(t.path(v), pendingFolder), 0o700); err != nil {
+	for _, v := range all {
+		if err := os.Mkdir(filepath.Join(v, pendingFolder), 0o700); err != nil {
 			return err
 		}
+	}
+	if t.Links {
+		return t.copy(ctx, volume, baseline, tree.Sharing{Constant: true})
 	}
 	return tree.Flush(ctx, t.Path)
 }
 
 // copy creates a volume with the files of another volume. It does not copy unfinished changes. A
-// machine that resumes with the copy can have the same additional files as before. If no machine
-// will write to the copy, it can share files with the volume base, which no machine writes to
-// either. Otherwise base is "".
-func (t trees) copy(ctx context.Context, to, from, base string) error {
+// machine that resumes with the copy can have the same additional files as before. The base of
+// sharing is a volume. If the machines of this storage can't have shared files, only the base
+// counts.
+func (t trees) copy(ctx context.Context, to, from string, sharing tree.Sharing) error {
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return err
 	}
-	if base != "" {
-		base = filepath.Join(base, filesFolder)
+	if sharing.Base != "" {
+		sharing.Base = filepath.Join(sharing.Base, filesFolder)
 	}
-	if _, err := tree.CopySharing(ctx, filepath.Join(to, filesFolder), filepath.Join(from, filesFolder), base); err != nil {
+	sharing.Marked, sharing.Mark = t.Links, sharing.Mark && t.Links
+	if _, err := tree.CopySharing(ctx, filepath.Join(to, filesFolder), filepath.Join(from, filesFolder), sharing); err != nil {
 		return err
 	}
 	if err := os.Mkdir(filepath.Join(to, pendingFolder), 0o700); err != nil {
@@ -99,11 +113,11 @@ func (t trees) prepare(_ context.Context, d store.Disks, whole bool) (s Snapshot
 
 // take copies the volume. The snapshot shares unchanged files with the baseline.
 func (t trees) take(ctx context.Context, s Snapshot) error {
-	base := ""
+	sharing := tree.Sharing{Mark: true}
 	if len(s.from.Baseline) > 0 {
-		base = t.path(top(s.from.Baseline))
+		sharing.Base = t.path(top(s.from.Baseline))
 	}
-	if err := t.copy(ctx, t.path(top(s.Disks.Volume)), t.path(top(s.from.Volume)), base); err != nil {
+	if err := t.copy(ctx, t.path(top(s.Disks.Volume)), t.path(top(s.from.Volume)), sharing); err != nil {
 		return err
 	}
 	return t.copyRoot(t.path(top(s.Disks.Root)), top(s.Disks.Root), s.from)
@@ -119,7 +133,7 @@ func (t trees) copyRoot(to, wanted string, from store.Disks) error {
 
 func (t trees) reset(ctx context.Context, from, of store.Disks, whole bool) (store.Disks, error) {
 	next := store.Disks{Baseline: of.Baseline, Volume: []string{name("volume", "")}}
-	if err := t.copy(ctx, t.path(next.Volume[0]), t.path(top(from.Volume)), ""); err != nil {
+	if err := t.copy(ctx, t.path(next.Volume[0]), t.path(top(from.Volume)), tree.Sharing{Constant: true}); err != nil {
 		return next, err
 	}
 	if top(from.Volume) == top(of.Baseline) {
@@ -137,11 +151,12 @@ func (t trees) reset(ctx context.Context, from, of store.Disks, whole bool) (sto
 }
 
 func (t trees) adopt(ctx context.Context, source Folder, d store.Disks, constant bool) error {
-	from, base := source.path(top(d.Volume)), ""
+	from := source.path(top(d.Volume))
+	sharing := tree.Sharing{Mark: d.Checkpoint == ""} // without a machine that resumes with it, it is the baseline
 	if constant {
-		base = from
+		sharing.Base = from
 	}
-	if err := t.copy(ctx, t.path(top(d.Volume)), from, base); err != nil {
+	if err := t.copy(ctx, t.path(top(d.Volume)), from, sharing); err != nil {
 		return err
 	}
 	if len(d.Root) > 0 {

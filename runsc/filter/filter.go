@@ -9,6 +9,8 @@ package filter
 import (
 	_ "unsafe" // for linkname
 
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/seccomp"
 	"gvisor.dev/gvisor/pkg/seccomp/precompiledseccomp"
 	"gvisor.dev/gvisor/runsc/boot/filter"
 	gofer "gvisor.dev/gvisor/runsc/fsgofer/filter"
@@ -39,4 +41,19 @@ func RegisterForGofer() {
 	for _, p := range goferPrograms {
 		registeredForGofer[p.Name] = p
 	}
+}
+
+// RefuseMetadata makes the system calls that change the mode or the times of an open file fail with
+// EPERM. gVisor's own filter allows them. Volumes share files, and without root the sentry has the
+// same user as the files. So a hostile sentry could change files of other volumes, although it can
+// only read them.
+func RefuseMetadata() error {
+	program := seccomp.Program{
+		RuleSets: []seccomp.RuleSet{{
+			Rules:  seccomp.MakeSyscallRules(map[uintptr]seccomp.SyscallRule{unix.SYS_FCHMOD: seccomp.MatchAll{}, unix.SYS_UTIMENSAT: seccomp.MatchAll{}}),
+			Action: seccomp.ReturnError.Code(uint16(unix.EPERM)),
+		}},
+		Options: seccomp.ProgramOptions{DefaultAction: seccomp.Allow},
+	}
+	return program.Install(nil)
 }

@@ -11,8 +11,14 @@ import (
 // xattrRecord is the prefix of PAX records with extended attributes.
 const xattrRecord = "SCHILY.xattr."
 
+// ownXattrs is the prefix of extended attributes that pyro sets on the host. They stay there.
+const ownXattrs = "user.pyro."
+
 // portableXattr reports whether an extended attribute has a meaning in every machine.
 func portableXattr(name string) bool {
+	if strings.HasPrefix(name, ownXattrs) {
+		return false
+	}
 	return name == "security.capability" || strings.HasPrefix(name, "user.") || strings.HasPrefix(name, "trusted.") || strings.HasPrefix(name, "system.posix_acl_")
 }
 

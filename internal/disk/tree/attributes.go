@@ -48,6 +48,8 @@ func (c *copier) attributes(dst, src int, st *unix.Stat_t) error {
 // set, and attributes that have a meaning only on the host.
 func (c *copier) attribute(dst, src int, name string) error {
 	switch {
+	case name == SharedMark:
+		return nil
 	case strings.HasPrefix(name, "user."), strings.HasPrefix(name, "system.posix_acl_"):
 	case c.root && (name == "security.capability" || strings.HasPrefix(name, "trusted.")):
 	default:

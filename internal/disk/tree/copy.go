@@ -25,17 +25,13 @@ import (
 //
 // If Copy detects that src changes during the copy, the error has kind Precondition. On any error
 // Copy removes dst. Copy does not flush the files to disk. Use Flush for that.
-func Copy(ctx context.Context, dst, src string) (Stats, error) { return copyFolders(ctx, dst, src, "") }
-
-// CopySharing is like Copy, but shares files with the folder base. If base has the same file at the
-// same path, the copy is a hard link of it. So the caller must never change a file of base or dst.
-// A file is the same if its content, owner, mode, modification time and extended attributes match.
-// If base is src, CopySharing compares nothing. If base does not exist, all files are copied.
-func CopySharing(ctx context.Context, dst, src, base string) (Stats, error) {
-	return copyFolders(ctx, dst, src, base)
+func Copy(ctx context.Context, dst, src string) (Stats, error) {
+	return CopySharing(ctx, dst, src, Sharing{})
 }
 
-func copyFolders(ctx context.Context, dst, src, base string) (Stats, error) {
+// CopySharing is like Copy, but some files of the copy are hard links. Such a file must never
+// change. If the file system can't mark or link files, they are copied.
+func CopySharing(ctx context.Context, dst, src string, sharing Sharing) (Stats, error) {
 	const op = "copy folder"
 	from, err := openTop(src)
 	if err != nil {
@@ -46,7 +42,8 @@ func copyFolders(ctx context.Context, dst, src, base string) (Stats, error) {
 		unix.Close(from)
 		return Stats{}, err
 	}
-	defer c.share(base, src).close()
+	c.marking = marking{sharing, true}
+	defer c.share(sharing.Base, src).close()
 	err = walk(ctx, from, src, c)
 	c.at.close()
 	if err != nil {
@@ -70,6 +67,8 @@ type copier struct {
 	names  []byte // for attribute names
 	stats  Stats
 	base   base // the files that the copy shares
+
+	marking
 }
 
 func newCopier(ctx context.Context, dst, src string) (*copier, error) {
@@ -175,7 +174,9 @@ func (c *copier) leave(from *Folder) error {
 }
 
 func (c *copier) file(from *Folder, name string) error {
-	if c.base.isSource {
+	if link, err := c.linksSource(from, name); err != nil {
+		return err
+	} else if link {
 		if done, err := c.shareFrom(from.fd, name); done || err != nil {
 			return err
 		}
@@ -212,6 +213,9 @@ func (c *copier) file(from *Folder, name string) error {
 	}
 	if err := c.attributes(dst, src, &st); err != nil {
 		return err
+	}
+	if st.Nlink == 1 {
+		c.mark(dst)
 	}
 	if err := unix.Fchmod(dst, c.mode(&st)); err != nil {
 		return err

@@ -52,12 +52,39 @@ func (b *base) leave() {
 	}
 }
 
+// linksSource reports whether a file of the source must be linked.
+func (c *copier) linksSource(from *Folder, name string) (bool, error) {
+	if c.base.isSource {
+		return true, nil
+	}
+	if !c.Marked || !c.works {
+		return false, nil
+	}
+	st, err := from.Lstat(Entry{Name: name, Kind: unix.S_IFREG})
+	if err != nil || !c.root && st.Uid != c.uid { // the process must own the copy
+		return false, err
+	}
+	if !c.canLink(from.fd, name, &st) {
+		return false, nil
+	}
+	if c.base.top >= 0 { // The file could also be the file of the base at another path.
+		if c.base.used[identityOf(&st)] {
+			return false, nil
+		}
+		c.base.used[identityOf(&st)] = true
+	}
+	return true, nil
+}
+
 // shareFrom creates a hard link of a file in the open folder from. If the file system can't make
 // the link, done is false. An example is a file that has too many links.
 func (c *copier) shareFrom(from int, name string) (done bool, err error) {
 	switch err := unix.Linkat(from, name, c.at.fd(), name, 0); err {
 	case nil:
-	case unix.EMLINK, unix.EPERM, unix.EXDEV, unix.EOPNOTSUPP, unix.ENOSYS:
+	case unix.EMLINK:
+		return false, nil
+	case unix.EPERM, unix.EXDEV, unix.EOPNOTSUPP, unix.ENOSYS:
+		c.works = false
 		return false, nil
 	default:
 		return false, changed(err)
@@ -147,6 +174,9 @@ func (c *copier) sameAttributes(one, other int) (bool, error) {
 			continue
 		}
 		for name := range bytes.SplitSeq(bytes.TrimRight(c.names[:n], "\x00"), []byte{0}) {
+			if string(name) == SharedMark {
+				continue
+			}
 			value, err := unix.Fgetxattr(fd, string(name), c.buffer)
 			if err != nil {
 				return false, nil // the copy decides about attributes that can't be read

@@ -69,7 +69,7 @@ func TestCopySharing(t *testing.T) {
 	plain, dst := filepath.Join(top, "plain"), filepath.Join(top, "dst")
 	expected, err := Copy(t.Context(), plain, src)
 	check(t, err)
-	stats, err := CopySharing(t.Context(), dst, src, base)
+	stats, err := CopySharing(t.Context(), dst, src, Sharing{Base: base})
 	check(t, err)
 	if stats != expected {
 		t.Errorf("%+v, want %+v", stats, expected)
@@ -108,7 +108,7 @@ func TestCopySharingWithItsSource(t *testing.T) {
 	check(t, os.Symlink("a", filepath.Join(src, "link")))
 	for name, base := range map[string]string{"one": src, "two": filepath.Join(top, "none"), "three": ""} {
 		dst := filepath.Join(top, name)
-		_, err := CopySharing(t.Context(), dst, src, base)
+		_, err := CopySharing(t.Context(), dst, src, Sharing{Base: base})
 		check(t, err)
 		for _, file := range []string{"a/file", "hard"} {
 			if got := inodeOf(t, filepath.Join(dst, file)) == inodeOf(t, filepath.Join(src, file)); got != (base == src) {

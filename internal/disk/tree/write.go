@@ -20,13 +20,23 @@ import (
 // Write does not limit the size, so the stream must come from pyro. Write reads the stream to its
 // end. On any error it removes dsts. It does not flush the files to disk. Use Flush for that.
 func Write(ctx context.Context, stream io.Reader, dsts ...string) (Stats, error) {
+	return writeFolders(ctx, stream, false, dsts)
+}
+
+// WriteConstant is like Write for a folder that nothing will change. Its files get the attribute
+// SharedMark if the file system supports it, except files with several names.
+func WriteConstant(ctx context.Context, stream io.Reader, dst string) (Stats, error) {
+	return writeFolders(ctx, stream, true, []string{dst})
+}
+
+func writeFolders(ctx context.Context, stream io.Reader, mark bool, dsts []string) (Stats, error) {
 	const op = "write folder"
 	for i, dst := range dsts {
 		if err := os.Mkdir(dst, 0o700); err != nil {
 			return Stats{}, discard(ctx, withPath(err, op, dst), dsts[:i]...)
 		}
 	}
-	stats, err := write(ctx, stream, dsts)
+	stats, err := write(ctx, stream, mark, dsts)
 	if err != nil {
 		return Stats{}, discard(ctx, withPath(err, op, dsts[0]), dsts...)
 	}
@@ -43,7 +53,7 @@ func discard(ctx context.Context, err error, folders ...string) error {
 	return err
 }
 
-func write(ctx context.Context, stream io.Reader, dsts []string) (Stats, error) {
+func write(ctx context.Context, stream io.Reader, mark bool, dsts []string) (Stats, error) {
 	var tops []*os.File
 	for _, dst := range dsts {
 		fd, err := openTop(dst)
@@ -63,6 +73,7 @@ func write(ctx context.Context, stream io.Reader, dsts []string) (Stats, error) 
 		return Stats{}, err
 	}
 	defer w.Close()
+	w.marking = mark
 	for archive := NewReader(ctx, stream, NoLimit); ; {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {

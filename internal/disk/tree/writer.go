@@ -30,6 +30,7 @@ type Writer struct {
 	folders []folder
 	pool    *writePool
 	buffer  []byte // for files that are too large for the pool
+	marking bool   // mark the files
 }
 
 // folder is a folder that Add created. Finish sets its mode and time.
@@ -119,7 +120,7 @@ func (w *Writer) add(header *tar.Header, content io.Reader) error {
 	case tar.TypeReg:
 		w.Stats.Files++
 		w.Stats.Bytes += header.Size
-		return w.file(file{header.Name, base, mode, mtime, w.Sync}, header.Size, content)
+		return w.file(file{header.Name, base, mode, mtime, w.Sync, w.marking}, header.Size, content)
 	case tar.TypeDir:
 		w.Stats.Folders++
 		w.folders = append(w.folders, folder{header.Name, mode, mtime})
@@ -196,6 +197,7 @@ type file struct {
 	mode  uint32
 	mtime unix.Timespec
 	sync  bool
+	mark  bool
 }
 
 // write creates the file in each folder. It calls the function fill to write the content of the
@@ -231,6 +233,9 @@ func (f file) write(folders []int, fill func(fd int) error, clone func(fd, first
 // finish sets the mode and time after the content is written. Writing would change the time, and
 // the mode could forbid writing.
 func (f file) finish(folder, fd int) error {
+	if f.mark {
+		_ = unix.Fsetxattr(fd, SharedMark, nil, 0) // an unmarked file is copied instead of shared
+	}
 	if err := unix.Fchmod(fd, f.mode); err != nil {
 		return err
 	}
@@ -307,6 +312,11 @@ func (w *Writer) link(base, target string) error {
 		var st unix.Stat_t
 		if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 			return invalid("the target of the hard link is not an existing file")
+		}
+		if w.marking {
+			if err := unmark(fd, name); err != nil {
+				return err
+			}
 		}
 		if err := unix.Linkat(fd, name, w.current.fds[i], base, 0); err != nil {
 			return err

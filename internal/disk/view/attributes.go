@@ -10,6 +10,9 @@ import (
 // keepXattr reports whether an extended attribute belongs to the file itself. Other attributes
 // belong to the host, or describe how the file is stored.
 func keepXattr(name string) bool {
+	if strings.HasPrefix(name, "user.pyro.") { // pyro sets these on the host
+		return false
+	}
 	return name == "security.capability" || isACL(name) || strings.HasPrefix(name, "user.") ||
 		strings.HasPrefix(name, "trusted.") && !strings.HasPrefix(name, "trusted.overlay.")
 }

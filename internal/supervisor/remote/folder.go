@@ -323,6 +323,7 @@ func (o StartConfig) Disks() storage.Folder {
 // size of its disks is not limited.
 func DisksOf(d dirs.Dirs, f Folder, blocks bool, spec store.Spec) storage.Folder {
 	disks := storage.Folder{Path: f.DisksPath(), Blocks: blocks, Shared: d.Volumes()}
+	disks.Links = spec.Isolation == string(machine.GVisor) // only its gofer copies shared files before they change
 	if spec.Isolation != string(machine.None) {
 		disks.Bytes = int64(spec.Disk()) << 20
 	}

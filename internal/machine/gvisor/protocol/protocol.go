@@ -11,7 +11,7 @@ import (
 )
 
 // Version is the version of the messages. Both sides must have the same version.
-const Version = 7
+const Version = 8
 
 // StartConfig configures a machine.
 //

@@ -1,0 +1,88 @@
+package tree
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// SharedMark is the name of an extended attribute of files that several trees can share. A file
+// with this attribute never changes, and has exactly one name in each tree. A machine must replace
+// it by a copy without the attribute before it changes the file. Copies and archives don't contain
+// the attribute, and seeds can't set it.
+const SharedMark = "user.pyro.shared"
+
+// Sharing says which files of a copy are hard links of other files.
+type Sharing struct {
+	// Base is a folder that never changes, or "". If it has the same file at the same path, the
+	// copy is a hard link of it. A file is the same if its content, owner, mode, modification time
+	// and extended attributes match. If Base is the source, all files are linked, and nothing is
+	// compared. If it does not exist, it is ignored. With a Base, the copy must never change.
+	Base string
+	// Marked files of the source are linked. If the source is Constant, other files of the source
+	// are first marked, unless they have several names.
+	Marked bool
+	// Constant says that nothing changes the source any more.
+	Constant bool
+	// Mark says that nothing will change the copy, so that its own files can be marked.
+	Mark bool
+}
+
+// marking finds and sets marks during a copy.
+type marking struct {
+	Sharing
+	works bool // false if the file system supports no marks or no links
+}
+
+// canLink reports whether a file in the open folder from is marked, or marks it. st is its state.
+// If the file can't be marked, it must be copied.
+func (m *marking) canLink(from int, name string, st *unix.Stat_t) bool {
+	if !m.Marked || !m.works {
+		return false
+	}
+	path := fmt.Sprintf("/proc/self/fd/%d/%s", from, name)
+	if m.Constant && st.Nlink == 1 {
+		err := unix.Lsetxattr(path, SharedMark, nil, unix.XATTR_CREATE)
+		m.check(err)
+		return err == nil || err == unix.EEXIST
+	}
+	_, err := unix.Lgetxattr(path, SharedMark, nil)
+	return err == nil
+}
+
+// mark marks a new file of the copy. It must happen before the file gets its mode, because the mode
+// could forbid it.
+func (m *marking) mark(fd int) {
+	if m.Mark && m.works {
+		m.check(unix.Fsetxattr(fd, SharedMark, nil, 0))
+	}
+}
+
+func (m *marking) check(err error) {
+	if err == unix.EOPNOTSUPP || err == unix.ENOSYS || err == unix.EPERM {
+		m.works = false
+	}
+}
+
+// unmark removes the mark of a file that gets another name. Its mode can forbid that for a moment.
+func unmark(folder int, name string) error {
+	fd, err := openAt(folder, name, unix.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if _, err := unix.Fgetxattr(fd, SharedMark, nil); err != nil { // not marked
+		return nil
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if err := unix.Fchmod(fd, 0o600); err != nil {
+		return err
+	}
+	if err := unix.Fremovexattr(fd, SharedMark); err != nil {
+		return err
+	}
+	return unix.Fchmod(fd, st.Mode&0o7777)
+}

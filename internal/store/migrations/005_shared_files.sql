@@ -1,0 +1,3 @@
+-- This step changes no tables. From here on, volumes of trees are hard links of files that never
+-- change, and machines copy such a file before they change it. An earlier pyro would change the file
+-- of all volumes. So it must not open this database.

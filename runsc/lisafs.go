@@ -1,0 +1,47 @@
+package main
+
+import (
+	"reflect"
+	_ "unsafe" // for linkname
+
+	"gvisor.dev/gvisor/pkg/lisafs"
+)
+
+// gVisor does not export these functions of package lisafs. A lookup takes a reference, and the
+// caller releases it.
+
+//go:linkname lookupControlFD gvisor.dev/gvisor/pkg/lisafs.(*Connection).lookupControlFD
+func lookupControlFD(c *lisafs.Connection, id lisafs.FDID) (*lisafs.ControlFD, error)
+
+//go:linkname lookupOpenFD gvisor.dev/gvisor/pkg/lisafs.(*Connection).lookupOpenFD
+func lookupOpenFD(c *lisafs.Connection, id lisafs.FDID) (*lisafs.OpenFD, error)
+
+// safelyRead calls fn while no call changes the file.
+//
+//go:linkname safelyRead gvisor.dev/gvisor/pkg/lisafs.(*ControlFD).safelyRead
+func safelyRead(fd *lisafs.ControlFD, fn func() error) error
+
+// safelyGlobal calls fn while no other call uses the file system.
+//
+//go:linkname safelyGlobal gvisor.dev/gvisor/pkg/lisafs.(*ControlFD).safelyGlobal
+func safelyGlobal(fd *lisafs.ControlFD, fn func() error) error
+
+//go:linkname forEachOpenFD gvisor.dev/gvisor/pkg/lisafs.(*ControlFD).forEachOpenFD
+func forEachOpenFD(fd *lisafs.ControlFD, fn func(*lisafs.OpenFD))
+
+//go:linkname forEachFD gvisor.dev/gvisor/pkg/lisafs.(*Node).forEachFD
+func forEachFD(node *lisafs.Node, fn func(*lisafs.ControlFD))
+
+//go:linkname isDeleted gvisor.dev/gvisor/pkg/lisafs.(*Node).isDeleted
+func isDeleted(node *lisafs.Node) bool
+
+// hostFD returns the field with the descriptor of the host. Use it in safelyRead or safelyGlobal.
+func hostFD(fd *lisafs.ControlFD) *int { return hostField(reflect.ValueOf(fd)) }
+
+// openHostFD is hostFD for an open file.
+func openHostFD(fd *lisafs.OpenFD) *int { return hostField(reflect.ValueOf(fd)) }
+
+func hostField(fd reflect.Value) *int {
+	impl := fd.Elem().FieldByName("impl").Elem()
+	return (*int)(impl.Elem().FieldByName("hostFD").Addr().UnsafePointer())
+}

@@ -1,0 +1,287 @@
+package main
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/lisafs"
+)
+
+// sharing lets volumes have files in common. pyro makes a new volume of hard links to the files of
+// a baseline or a snapshot, and marks these files with an extended attribute. A marked file never
+// changes. So before a call changes one, the gofer replaces it by a copy in this volume (own). The
+// sentry gets no descriptor that could change a marked file.
+//
+// A marked file has one name in each volume. So the copy replaces this name. A file to which the
+// machine makes a hard link is copied first.
+//
+// The machine must not notice any of this. It does not see the attribute, nor the links of other
+// volumes. The copy keeps the inode number that the machine knows (numbers.go), since the sentry
+// identifies files by it.
+type sharing struct {
+	mark    string // name of the attribute
+	flushes bool   // a copy must be flushed before it gets its name
+	numbers numbers
+
+	mu     sync.Mutex
+	last   int             // number of the last copy
+	staged map[uint64]bool // inodes of unfinished copies
+}
+
+// stagedPrefix begins the names of unfinished copies. They are in the root of the volume, so that
+// pyro never copies them with the files. The next gofer removes the copies of one that was killed.
+const stagedPrefix = "staged-"
+
+// These file systems write the content of a file before it replaces another one by a rename.
+const (
+	ext4Magic  = 0xef53
+	btrfsMagic = 0x9123683e
+	tmpfsMagic = 0x01021994
+)
+
+// newSharing removes the unfinished copies of an earlier gofer. Call it before the filter is
+// installed.
+func newSharing(mark string) (*sharing, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs("/", &fs); err != nil {
+		return nil, os.NewSyscallError("statfs", err)
+	}
+	left, err := os.ReadDir("/")
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range left {
+		if strings.HasPrefix(entry.Name(), stagedPrefix) {
+			if err := os.RemoveAll("/" + entry.Name()); err != nil {
+				return nil, err
+			}
+		}
+	}
+	flushes := fs.Type != ext4Magic && fs.Type != btrfsMagic && fs.Type != tmpfsMagic
+	return &sharing{mark: mark, flushes: flushes, staged: map[uint64]bool{}}, nil
+}
+
+// marked reports whether a descriptor refers to a marked file. If that can't be found out, it
+// returns an error, and the file must not be changed.
+func (s *sharing) marked(fd int) (bool, error) {
+	switch _, err := unix.Fgetxattr(fd, s.mark, nil); err {
+	case nil:
+		return true, nil
+	case unix.ENODATA, unix.EOPNOTSUPP:
+		return false, nil
+	default:
+		return false, err
+	}
+}
+
+// isStaged reports whether an inode is an unfinished copy. The volume already contains the
+// original.
+func (s *sharing) isStaged(inode uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.staged[inode]
+}
+
+// own makes sure that a file belongs to this volume only, so that the caller can change it. The
+// file's content is not kept if the caller will remove it. Files that are not regular always belong
+// to this volume.
+func (s *sharing) own(c *lisafs.Connection, id lisafs.FDID, keep bool) error {
+	fd, err := lookupControlFD(c, id)
+	if err != nil {
+		return err
+	}
+	defer fd.DecRef(nil)
+	if !fd.IsRegular() {
+		return nil
+	}
+	original := -1
+	descriptors.RLock()
+	err = safelyRead(fd, func() error {
+		marked, err := s.marked(*hostFD(fd))
+		if err == nil && marked {
+			original, err = unix.Dup(*hostFD(fd))
+		}
+		return err
+	})
+	descriptors.RUnlock()
+	if err != nil || original < 0 {
+		return err
+	}
+	defer closeFD(original)
+	// The original never changes, so it can be copied without a lock. The other calls can continue.
+	made, err := s.copy(original, keep)
+	if err != nil {
+		return err
+	}
+	defer s.forget(made)
+	descriptors.RLock()
+	defer descriptors.RUnlock()
+	return safelyGlobal(fd, func() error { return s.replace(fd, original, made) })
+}
+
+func closeFD(fd int) {
+	descriptors.RLock()
+	unix.Close(fd)
+	descriptors.RUnlock()
+}
+
+// replace puts a copy in the place of the original. No other call runs at the same time, except
+// calls that close files.
+func (s *sharing) replace(fd *lisafs.ControlFD, original int, made *staged) error {
+	var was, now unix.Stat_t
+	if err := fstat(original, &was); err != nil {
+		return err
+	}
+	if err := fstat(*hostFD(fd), &now); err != nil {
+		return err
+	}
+	if now.Ino != was.Ino { // another call was faster
+		return nil
+	}
+	users := 0
+	eachUser(fd.Node(), was.Ino, func(*int) { users++ })
+	var spare []int // after the rename nothing can fail
+	defer func() { closeAllFDs(spare) }()
+	for range users {
+		another, err := unix.Dup(made.fd)
+		if err != nil {
+			return err
+		}
+		spare = append(spare, another)
+	}
+	if !isDeleted(fd.Node()) {
+		if err := made.rename(fd.Node(), was.Ino); err != nil {
+			return err
+		}
+	}
+	s.numbers.replaced(was.Ino, made.inode)
+	eachUser(fd.Node(), was.Ino, func(user *int) {
+		unix.Close(*user)
+		*user, spare = spare[0], spare[1:]
+	})
+	return nil
+}
+
+func closeAllFDs(fds []int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+}
+
+// eachUser calls fn for the descriptors of a node that refer to an inode.
+func eachUser(node *lisafs.Node, inode uint64, fn func(fd *int)) {
+	each := func(fd *int) {
+		var stat unix.Stat_t
+		if fstat(*fd, &stat) == nil && stat.Ino == inode {
+			fn(fd)
+		}
+	}
+	forEachFD(node, func(control *lisafs.ControlFD) {
+		each(hostFD(control))
+		forEachOpenFD(control, func(open *lisafs.OpenFD) { each(openHostFD(open)) })
+	})
+}
+
+// fstat works around the filter, which forbids the system call of the same name.
+func fstat(fd int, stat *unix.Stat_t) error {
+	return unix.Fstatat(fd, "", stat, unix.AT_EMPTY_PATH)
+}
+
+// staged is a copy that does not have its name yet.
+type staged struct {
+	path  string
+	inode uint64
+	fd    int // for reading
+}
+
+// rename replaces the file of a node. The inode original must be that file. A machine can't
+// exchange the staged file, because no other call runs at the same time.
+func (f *staged) rename(node *lisafs.Node, original uint64) error {
+	parent, name, err := parentOf(node)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(parent)
+	var there, here unix.Stat_t
+	if err := unix.Fstatat(parent, name, &there, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	if err := unix.Fstatat(unix.AT_FDCWD, f.path, &here, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	if there.Ino != original || here.Ino != f.inode {
+		return unix.ESTALE
+	}
+	return unix.Renameat2(unix.AT_FDCWD, f.path, parent, name, 0)
+}
+
+// parentOf opens the folder of a node, one name at a time, and follows no links. The caller closes
+// it.
+func parentOf(node *lisafs.Node) (folder int, name string, err error) {
+	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	names := strings.Split(strings.TrimPrefix(node.FilePath(), "/"), "/")
+	at, err := unix.Openat(unix.AT_FDCWD, "/", flags, 0)
+	for _, below := range names[:len(names)-1] {
+		if err != nil {
+			break
+		}
+		parent := at
+		at, err = unix.Openat(parent, below, flags, 0)
+		unix.Close(parent)
+	}
+	return at, names[len(names)-1], err
+}
+
+// copy creates a staged copy of a file. The caller must call forget.
+func (s *sharing) copy(original int, keep bool) (made *staged, err error) {
+	s.mu.Lock()
+	s.last++
+	made = &staged{path: "/" + stagedPrefix + strconv.Itoa(s.last), fd: -1}
+	s.mu.Unlock()
+	descriptors.RLock()
+	to, err := unix.Openat(unix.AT_FDCWD, made.path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err == nil {
+		made.fd, err = unix.Openat(unix.AT_FDCWD, made.path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	}
+	descriptors.RUnlock()
+	if to >= 0 {
+		defer closeFD(to)
+	}
+	defer func() {
+		if err != nil {
+			s.forget(made)
+		}
+	}()
+	var is, reads unix.Stat_t
+	if err == nil {
+		err = fstat(to, &is)
+	}
+	if err == nil {
+		err = fstat(made.fd, &reads)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if is.Ino != reads.Ino { // the machine has replaced the file
+		return nil, unix.ESTALE
+	}
+	made.inode = is.Ino
+	s.mu.Lock()
+	s.staged[made.inode] = true
+	s.mu.Unlock()
+	return made, s.fill(to, original, keep)
+}
+
+// forget closes a copy. If the copy did not get its name, forget removes it.
+func (s *sharing) forget(f *staged) {
+	s.mu.Lock()
+	delete(s.staged, f.inode)
+	s.mu.Unlock()
+	unix.Unlinkat(unix.AT_FDCWD, f.path, 0)
+	if f.fd >= 0 {
+		closeFD(f.fd)
+	}
+}

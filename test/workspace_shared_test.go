@@ -1,0 +1,146 @@
+//go:build machine
+
+package test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// randomChanges is a Python program that makes the same random changes in a folder of /workspace
+// and in a model of it in memory. Both must always have the same files. Some files stay open or
+// mapped meanwhile. The arguments are the seed and the number of changes.
+const randomChanges = `import errno, mmap, os, random, shutil, subprocess, sys
+r = random.Random(int(sys.argv[1]))
+real, model = "/workspace/tree", "/dev/shm/model"
+shutil.rmtree(model, ignore_errors=True); subprocess.check_call(["cp", "-a", real, model]) # with hard links
+opened = []
+def both(call, *args): return [call(os.path.join(top, str(args[0])), *args[1:]) for top in (real, model)]
+def files(): return sorted(os.path.relpath(os.path.join(d, f), model) for d, _, fs in os.walk(model) for f in fs)
+def folders(): return sorted(os.path.relpath(d, model) for d, _, _ in os.walk(model))
+def patched(path, at, data):
+	with open(path, "r+b", 0) as f: f.seek(at); f.write(data)
+def mapped(path, at, data):
+	with open(path, "r+b", 0) as f:
+		f.truncate(at + len(data))
+		with mmap.mmap(f.fileno(), 0) as m: m[at:at + len(data)] = data
+def whole(path, data, how):
+	with open(path, how) as f: f.write(data)
+def look(path):
+	fd = os.open(path, os.O_RDONLY)
+	size = os.fstat(fd).st_size
+	return fd, mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ) if size else None
+def content(fd, m):
+	size = os.fstat(fd).st_size
+	same = os.pread(fd, 1 << 20, 0)
+	if m and size: assert m[:min(size, len(m))] == same[:len(m)], "the mapping differs"
+	return same, os.fstat(fd).st_mode
+def describe(top):
+	all = {}
+	for d, _, fs in os.walk(top):
+		for f in fs:
+			p = os.path.join(d, f)
+			s = os.stat(p)
+			all[os.path.relpath(p, top)] = (open(p, "rb").read(), s.st_mode)
+	return all
+for n in range(int(sys.argv[2])):
+	all = files()
+	name, to = r.choice(all), os.path.join(r.choice(folders()), "n%s-%d" % (sys.argv[1], n))
+	data, at = bytes(r.choices(b"abcdefgh", k=r.randrange(1, 9000))), r.randrange(0, 5000)
+	what = r.randrange(14)
+	if what == 0: both(patched, name, at, data)
+	elif what == 1: both(whole, name, data, "wb")
+	elif what == 2: both(whole, name, data, "ab")
+	elif what == 3: both(mapped, name, at, data)
+	elif what == 4: both(os.truncate, name, at)
+	elif what == 5: both(os.chmod, name, r.choice([0o600, 0o644, 0o755]))
+	elif what == 6: both(lambda p: os.utime(p, (at, at)), name)
+	elif what == 7:
+		try: both(lambda top: os.link(os.path.join(top, name), os.path.join(top, to)), "")
+		except OSError as e: # docs/isolation.md
+			if e.errno != errno.EINVAL: raise
+	elif what == 8:
+		for top in (real, model): os.rename(os.path.join(top, name), os.path.join(top, r.choice([to]) if len(all) % 2 else all[0]))
+	elif what == 9 and len(all) > 50: both(os.unlink, name)
+	elif what == 10: both(whole, to, data, "wb")
+	elif what == 11 and len(folders()) < 30: both(os.mkdir, to)
+	elif what == 12 and len(opened) < 40: opened.append(both(look, name))
+	elif what == 13 and opened:
+		a, b = opened.pop(r.randrange(len(opened)))
+		got, want = content(*a), content(*b)
+		if got != want: sys.exit("change %d: an open file has %r, not %r" % (n, got, want))
+got, want = describe(real), describe(model)
+for name in sorted(set(got) | set(want)):
+	if got.get(name) != want.get(name): sys.exit("%s: %r, not %r" % (name, got.get(name), want.get(name)))
+`
+
+// digest prints a digest of all files in /workspace, with their modes and times.
+const digest = `cd /workspace && find . -type f -printf '%p %m %s %T@\n' | LC_ALL=C sort >/tmp/all && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum >>/tmp/all && sha256sum </tmp/all`
+
+// TestRandomChangesOfSharedFiles makes random changes in workspaces that share files, while other
+// workspaces are forked and reset. No change can be seen in another workspace, in a snapshot or in
+// a baseline.
+func TestRandomChangesOfSharedFiles(t *testing.T) {
+	t.Parallel()
+	sameForAll(t)
+	p := workspaces(t)
+	seed := t.TempDir()
+	for i := range 120 {
+		dir := filepath.Join(seed, "tree", fmt.Sprint(i%10))
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), []byte(strings.Repeat(fmt.Sprintf("line %d\n", i), i*i/10)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fork := func(id string) string {
+		t.Helper()
+		return strings.Fields(p.must("workspace", "fork", id, "--id-only"))[0]
+	}
+	source := p.create("--seed-path", seed)
+	first := p.shell(source, digest)
+	digests := map[string]string{source: first}
+	changes := number("PYRO_TEST_CHANGES", 200)
+	// change changes files of a workspace, and calls the function meanwhile.
+	change := func(id string, seed int, meanwhile func()) {
+		t.Helper()
+		line := fmt.Sprintf("cat >/tmp/changes.py <<'E'\n%s\nE\npython3 /tmp/changes.py %d %d", randomChanges, seed, changes)
+		ended := make(chan result, 1)
+		go func() { ended <- p.run(nil, "workspace", "exec", id, "--", "sh", "-c", line) }()
+		meanwhile()
+		if r := <-ended; r.code != 0 {
+			t.Fatalf("seed %d: exit code %d\n%s%s", seed, r.code, r.stdout, r.stderr)
+		}
+		digests[id] = p.shell(id, digest)
+	}
+	change(source, 1, func() {})
+	p.must("workspace", "snapshot", "create", source, "changed")
+	snapshot := digests[source]
+	for round := 1; round < 4; round++ {
+		same, moving := fork(source), ""
+		digests[same] = p.shell(same, digest)
+		if digests[same] != digests[source] {
+			t.Errorf("round %d: the fork has %s, not %s", round, digests[same], digests[source])
+		}
+		change(source, 10*round, func() { moving = fork(source) })
+		change(same, 10*round+1, func() { p.must("workspace", "reset", moving) })
+		digests[moving] = p.shell(moving, digest)
+	}
+	for id, want := range digests {
+		if got := p.shell(id, digest); got != want {
+			t.Errorf("%s has changed: %s, not %s", id, got, want)
+		}
+	}
+	p.must("workspace", "reset", source, "--snapshot", "changed")
+	if got := p.shell(source, digest); got != snapshot {
+		t.Errorf("the snapshot is %s, not %s", got, snapshot)
+	}
+	p.must("workspace", "reset", source)
+	if got := p.shell(source, digest); got != first {
+		t.Errorf("the baseline is %s, not %s", got, first)
+	}
+}
