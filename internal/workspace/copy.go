@@ -191,7 +191,7 @@ func kindAt(ctx context.Context, c *remote.Client, at string) (listing.Kind, err
 	if errors.Is(err, errEnough) {
 		err = nil
 	}
-	return found.Kind, err
+	return found.Kind, notListed(err)
 }
 
 // counter reports the bytes that pass through a writer, about once per MiB.

@@ -118,7 +118,7 @@ func (c copyOut) lookUp(at string, follow bool) (found listing.Entry, err error)
 	if errors.Is(err, errEnough) {
 		err = nil
 	}
-	return found, err
+	return found, notListed(err)
 }
 
 // stream copies a tree to the stream, and counts its bytes.

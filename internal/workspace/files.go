@@ -89,10 +89,15 @@ func stat(ctx context.Context, c *remote.Client, below string) (found Entry, err
 	if err == nil || errors.Is(err, errEnough) {
 		return found, nil
 	}
+	return found, notListed(err)
+}
+
+// notListed changes the operation in an error of a list that only searched for a path.
+func notListed(err error) error {
 	if f := (*fault.Error)(nil); errors.As(err, &f) && f.Op == "list" {
-		f.Op = "find" // the caller does not want a list
+		f.Op = "find"
 	}
-	return found, err
+	return err
 }
 
 var errEnough = errors.New("enough has been read")
