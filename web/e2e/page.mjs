@@ -267,7 +267,9 @@ try {
 		await row.waitFor();
 		const read = await context.request.post(`/v1/sandboxes/${id}/files/read`, { data: { path: "/srv/app/data.csv" } });
 		assert.equal(await read.text(), "new\n");
-		await remove(); // and wait for its end at the end of the script
+		await remove();
+		await page.mouse.move(0, 0); // the pointer would stop the time for undo
+		while ((await names()).includes("data.csv")) await page.waitForTimeout(200);
 	});
 
 	await step("see metrics", async () => {
@@ -601,6 +603,7 @@ try {
 		await small.getByRole("button", { name: "Menu" }).click();
 		await small.getByRole("link", { name: "API keys" }).click();
 		await small.getByRole("heading", { name: "API keys" }).waitFor();
+		await small.waitForFunction(() => !document.querySelector("[aria-busy=true]"));
 		const cell = small.locator("tbody td").nth(1);
 		assert.equal(await cell.evaluate((e) => getComputedStyle(e, "::before").content), '"Key"');
 		await check(small, "keys on a phone");
