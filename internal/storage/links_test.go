@@ -12,8 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pyro-mcp/pyro/internal/disk/tree"
 	"github.com/pyro-mcp/pyro/internal/store"
+	"github.com/pyro-mcp/pyro/internal/testenv"
+	"github.com/pyro-mcp/pyro/internal/xattr"
 )
 
 // linkedTest is a folder whose volumes share files.
@@ -44,7 +45,7 @@ func (l linkedTest) change(volume []string, name, text string) {
 }
 
 func (l linkedTest) marked(volume []string, name string) bool {
-	_, err := unix.Lgetxattr(l.in(volume, name), tree.SharedMark, nil)
+	_, err := unix.Lgetxattr(l.in(volume, name), xattr.Shared, nil)
 	return err == nil
 }
 
@@ -60,7 +61,7 @@ func newLinked(t *testing.T, seed Seed) (linkedTest, store.Disks) {
 	d, err := l.Create(t.Context(), seed)
 	check(t, err)
 	if !l.marked(d.Baseline, "a") {
-		t.Skip("the file system has no attributes of users")
+		testenv.Lacks(t, "extended attributes of users on the file system")
 	}
 	return l, d
 }

@@ -48,7 +48,7 @@ import (
 type Folder struct {
 	Path   string // Create and Fork create it if it does not exist.
 	Blocks bool   // Use block storage instead of tree storage.
-	Links  bool   // Volumes of trees are made of hard links. All machines must copy files with tree.SharedMark before they change them.
+	Links  bool   // Volumes of trees are made of hard links. All machines must copy files with xattr.Shared before they change them.
 	Shared string // A folder on the same file system, for the initial volumes of all workspaces.
 	Bytes  int64  // Size of the volume. 0 means machine.DefaultVolumeBytes, without a limit for seeds of trees.
 }

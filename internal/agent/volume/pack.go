@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/xattr"
 )
 
 // Pack writes the entry at an absolute path below root, and everything below it, as a tar archive
@@ -99,8 +101,8 @@ func generated(dir int) bool {
 	return false
 }
 
-// xattr is an extended attribute.
-type xattr struct{ name, value string }
+// attribute is an extended attribute.
+type attribute struct{ name, value string }
 
 // maxXattrs limits the extended attributes of a file, in bytes. [archive/tar] does not read headers
 // of more than 1 MiB.
@@ -113,7 +115,7 @@ type xattrReader struct {
 
 // read returns the extended attributes of an open file that have a meaning in every machine. It
 // does nothing if r is nil.
-func (r *xattrReader) read(fd int) (all []xattr, err error) {
+func (r *xattrReader) read(fd int) (all []attribute, err error) {
 	if r == nil {
 		return nil, nil
 	}
@@ -129,7 +131,7 @@ func (r *xattrReader) read(fd int) (all []xattr, err error) {
 	}
 	total := 0
 	for name := range bytes.SplitSeq(bytes.TrimRight(r.names[:n], "\x00"), []byte{0}) {
-		if !portableXattr(string(name)) || bytes.IndexByte(name, '=') >= 0 {
+		if !xattr.Portable(string(name)) || bytes.IndexByte(name, '=') >= 0 {
 			continue
 		}
 		n, err := unix.Fgetxattr(fd, string(name), r.value)
@@ -142,7 +144,7 @@ func (r *xattrReader) read(fd int) (all []xattr, err error) {
 		if total += len(name) + n; total > maxXattrs {
 			return nil, unix.E2BIG
 		}
-		all = append(all, xattr{string(name), string(r.value[:n])})
+		all = append(all, attribute{string(name), string(r.value[:n])})
 	}
 	return all, nil
 }

@@ -32,7 +32,7 @@ type tarEntry struct {
 	holes  bool          // the file is sparse
 	data   sparse.Ranges // the parts of a sparse file that follow the header
 	st     *unix.Stat_t
-	xattrs []xattr
+	xattrs []attribute
 }
 
 var noBytes [tarBlock]byte

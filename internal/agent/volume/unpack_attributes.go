@@ -6,21 +6,12 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/xattr"
 )
 
 // xattrRecord is the prefix of PAX records with extended attributes.
 const xattrRecord = "SCHILY.xattr."
-
-// ownXattrs is the prefix of extended attributes that pyro sets on the host. They stay there.
-const ownXattrs = "user.pyro."
-
-// portableXattr reports whether an extended attribute has a meaning in every machine.
-func portableXattr(name string) bool {
-	if strings.HasPrefix(name, ownXattrs) {
-		return false
-	}
-	return name == "security.capability" || strings.HasPrefix(name, "user.") || strings.HasPrefix(name, "trusted.") || strings.HasPrefix(name, "system.posix_acl_")
-}
 
 // attributes sets the owner, extended attributes and mode of an open file, in this order: a new
 // owner removes capabilities and set-id bits.
@@ -32,7 +23,7 @@ func (u *unpacker) attributes(fd int, h *tar.Header) error {
 	}
 	for record, value := range h.PAXRecords {
 		name, ok := strings.CutPrefix(record, xattrRecord)
-		if !ok || !portableXattr(name) {
+		if !ok || !xattr.Portable(name) {
 			continue
 		}
 		switch err := unix.Fsetxattr(fd, name, []byte(value), 0); err {

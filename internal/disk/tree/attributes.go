@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/xattr"
 )
 
 // mode returns the permission bits for a copy. It drops the set-id bits if the copy has another
@@ -47,12 +49,8 @@ func (c *copier) attributes(dst, src int, st *unix.Stat_t) error {
 // attribute copies one extended attribute. It skips attributes that the process is not allowed to
 // set, and attributes that have a meaning only on the host.
 func (c *copier) attribute(dst, src int, name string) error {
-	switch {
-	case name == SharedMark:
-		return nil
-	case strings.HasPrefix(name, "user."), strings.HasPrefix(name, "system.posix_acl_"):
-	case c.root && (name == "security.capability" || strings.HasPrefix(name, "trusted.")):
-	default:
+	trusted := strings.HasPrefix(name, "trusted.") // with those of overlays: the copy is stored the same way
+	if !xattr.Portable(name) && !trusted || !c.root && !strings.HasPrefix(name, "user.") && !xattr.ACL(name) {
 		return nil
 	}
 	n, err := unix.Fgetxattr(src, name, c.buffer)

@@ -4,13 +4,9 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
-)
 
-// SharedMark is the name of an extended attribute of files that several trees can share. A file
-// with this attribute never changes, and has exactly one name in each tree. A machine must replace
-// it by a copy without the attribute before it changes the file. Copies and archives don't contain
-// the attribute, and seeds can't set it.
-const SharedMark = "user.pyro.shared"
+	"github.com/pyro-mcp/pyro/internal/xattr"
+)
 
 // Sharing says which files of a copy are hard links of other files.
 type Sharing struct {
@@ -42,11 +38,11 @@ func (m *marking) canLink(from int, name string, st *unix.Stat_t) bool {
 	}
 	path := fmt.Sprintf("/proc/self/fd/%d/%s", from, name)
 	if m.Constant && st.Nlink == 1 {
-		err := unix.Lsetxattr(path, SharedMark, nil, unix.XATTR_CREATE)
+		err := unix.Lsetxattr(path, xattr.Shared, nil, unix.XATTR_CREATE)
 		m.check(err)
 		return err == nil || err == unix.EEXIST
 	}
-	_, err := unix.Lgetxattr(path, SharedMark, nil)
+	_, err := unix.Lgetxattr(path, xattr.Shared, nil)
 	return err == nil
 }
 
@@ -54,7 +50,7 @@ func (m *marking) canLink(from int, name string, st *unix.Stat_t) bool {
 // could forbid it.
 func (m *marking) mark(fd int) {
 	if m.Mark && m.works {
-		m.check(unix.Fsetxattr(fd, SharedMark, nil, 0))
+		m.check(unix.Fsetxattr(fd, xattr.Shared, nil, 0))
 	}
 }
 
@@ -71,7 +67,7 @@ func unmark(folder int, name string) error {
 		return err
 	}
 	defer unix.Close(fd)
-	if _, err := unix.Fgetxattr(fd, SharedMark, nil); err != nil { // not marked
+	if _, err := unix.Fgetxattr(fd, xattr.Shared, nil); err != nil { // not marked
 		return nil
 	}
 	var st unix.Stat_t
@@ -81,7 +77,7 @@ func unmark(folder int, name string) error {
 	if err := unix.Fchmod(fd, 0o600); err != nil {
 		return err
 	}
-	if err := unix.Fremovexattr(fd, SharedMark); err != nil {
+	if err := unix.Fremovexattr(fd, xattr.Shared); err != nil {
 		return err
 	}
 	return unix.Fchmod(fd, st.Mode&0o7777)

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/xattr"
 )
 
 // base is the folder whose files a copy shares.
@@ -161,7 +163,7 @@ func (c *copier) sameContent(one, other int, size int64) (bool, error) {
 
 // sameAttributes compares the extended attributes of two files.
 func (c *copier) sameAttributes(one, other int) (bool, error) {
-	var all [2][]xattr
+	var all [2][]attribute
 	for i, fd := range []int{one, other} {
 		n, err := unix.Flistxattr(fd, c.names)
 		if err == unix.EOPNOTSUPP {
@@ -174,18 +176,18 @@ func (c *copier) sameAttributes(one, other int) (bool, error) {
 			continue
 		}
 		for name := range bytes.SplitSeq(bytes.TrimRight(c.names[:n], "\x00"), []byte{0}) {
-			if string(name) == SharedMark {
+			if string(name) == xattr.Shared {
 				continue
 			}
 			value, err := unix.Fgetxattr(fd, string(name), c.buffer)
 			if err != nil {
 				return false, nil // the copy decides about attributes that can't be read
 			}
-			all[i] = append(all[i], xattr{string(name), string(c.buffer[:value])})
+			all[i] = append(all[i], attribute{string(name), string(c.buffer[:value])})
 		}
 	}
 	return slices.Equal(all[0], all[1]), nil
 }
 
-// xattr is an extended attribute.
-type xattr struct{ name, value string }
+// attribute is an extended attribute.
+type attribute struct{ name, value string }

@@ -24,7 +24,7 @@ func Write(ctx context.Context, stream io.Reader, dsts ...string) (Stats, error)
 }
 
 // WriteConstant is like Write for a folder that nothing will change. Its files get the attribute
-// SharedMark if the file system supports it, except files with several names.
+// xattr.Shared if the file system supports it, except files with several names.
 func WriteConstant(ctx context.Context, stream io.Reader, dst string) (Stats, error) {
 	return writeFolders(ctx, stream, true, []string{dst})
 }

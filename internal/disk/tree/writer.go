@@ -12,6 +12,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/sparse"
+	"github.com/pyro-mcp/pyro/internal/xattr"
 )
 
 // Writer writes the entries of an archive into one or several destination folders, which all get
@@ -234,7 +235,7 @@ func (f file) write(folders []int, fill func(fd int) error, clone func(fd, first
 // the mode could forbid writing.
 func (f file) finish(folder, fd int) error {
 	if f.mark {
-		_ = unix.Fsetxattr(fd, SharedMark, nil, 0) // an unmarked file is copied instead of shared
+		_ = unix.Fsetxattr(fd, xattr.Shared, nil, 0) // an unmarked file is copied instead of shared
 	}
 	if err := unix.Fchmod(fd, f.mode); err != nil {
 		return err

@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/xattr"
 )
 
 // Archive writes a whole tree as a tar archive in PAX format. It preserves owners, modes, times to
@@ -131,7 +133,7 @@ func (a *archiver) header(name string, info fs.FileInfo) (*tar.Header, error) {
 func (a *archiver) attributes(h *tar.Header, name string) error {
 	all, err := a.tree.Xattrs(name)
 	for key, value := range all {
-		if !keepXattr(key) || isACL(key) {
+		if !xattr.Portable(key) || xattr.ACL(key) {
 			continue
 		}
 		if h.PAXRecords == nil {

@@ -4,28 +4,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strings"
+
+	"github.com/pyro-mcp/pyro/internal/xattr"
 )
-
-// keepXattr reports whether an extended attribute belongs to the file itself. Other attributes
-// belong to the host, or describe how the file is stored.
-func keepXattr(name string) bool {
-	if strings.HasPrefix(name, "user.pyro.") { // pyro sets these on the host
-		return false
-	}
-	return name == "security.capability" || isACL(name) || strings.HasPrefix(name, "user.") ||
-		strings.HasPrefix(name, "trusted.") && !strings.HasPrefix(name, "trusted.overlay.")
-}
-
-// isACL reports whether an extended attribute is an access control list.
-func isACL(name string) bool {
-	return name == "system.posix_acl_access" || name == "system.posix_acl_default"
-}
 
 // addXattr adds an extended attribute to the map attributes. The argument value comes from
 // getxattr(2). The map contains values in the format that ext4 stores.
 func addXattr(attributes map[string]string, name, value string) error {
-	if !isACL(name) {
+	if !xattr.ACL(name) {
 		attributes[name] = value
 		return nil
 	}

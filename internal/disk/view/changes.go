@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/xattr"
 )
 
 // changes is an archive that contains the changes that a gVisor machine made to its root. The
@@ -280,10 +281,10 @@ func attributesOf(h *tar.Header) (map[string]string, error) {
 	var attributes map[string]string
 	for key, value := range h.PAXRecords {
 		name, is := strings.CutPrefix(key, xattrRecord)
-		if !is || !keepXattr(name) {
+		if !is || !xattr.Portable(name) {
 			continue
 		}
-		if isACL(name) {
+		if xattr.ACL(name) {
 			packed, err := base64.RawStdEncoding.DecodeString(value)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)

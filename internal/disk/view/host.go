@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/xattr"
 )
 
 // Folder returns a directory of the host as a tree. The caller must close root. The content of the
@@ -191,7 +193,7 @@ func (h host) xattrs(name string) (map[string]string, error) {
 	}
 	attributes := map[string]string{}
 	for text := range bytes.SplitSeq(names[:n], []byte{0}) {
-		if key := string(text); keepXattr(key) {
+		if key := string(text); xattr.Portable(key) {
 			n, err := unix.Fgetxattr(int(f.Fd()), key, value[:])
 			if err != nil {
 				return nil, os.NewSyscallError("fgetxattr", err)

@@ -16,13 +16,13 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/dirs"
-	"github.com/pyro-mcp/pyro/internal/disk/tree"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/machine/gvisor/cgroup"
 	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
 	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/testenv"
+	"github.com/pyro-mcp/pyro/internal/xattr"
 )
 
 // patience is the maximum duration of each step. It stops tests that hang.
@@ -125,7 +125,7 @@ func TestMachineProcesses(t *testing.T) {
 	folder := t.TempDir()
 	s := startStored(t, d, specOf(t, root), machine.TreeStorage{Folder: folder, Bytes: 1 << 30})
 	s.shell(t, "true")
-	if got := children(); len(got) != 2 || got[HelperName+" machine"] != 1 || got[HelperName+" gofer "+folder+" 1073741824 "+machine.TreeIncomplete+" "+tree.SharedMark] != 1 {
+	if got := children(); len(got) != 2 || got[HelperName+" machine"] != 1 || got[HelperName+" gofer "+folder+" 1073741824 "+machine.TreeIncomplete+" "+xattr.Shared] != 1 {
 		t.Errorf("its processes: %v", got)
 	}
 	s.Close()

@@ -16,10 +16,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pyro-mcp/pyro/internal/disk/tree"
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
 	"github.com/pyro-mcp/pyro/internal/program"
+	"github.com/pyro-mcp/pyro/internal/xattr"
 )
 
 // TestCopiesOfSharedFilesSurviveKills kills the gofer or the sentry while programs write to shared
@@ -96,6 +96,6 @@ func TestCopiesOfSharedFilesSurviveKills(t *testing.T) {
 
 // isShared reports whether a file has the mark of shared files.
 func isShared(path string) bool {
-	_, err := unix.Lgetxattr(path, tree.SharedMark, nil)
+	_, err := unix.Lgetxattr(path, xattr.Shared, nil)
 	return err == nil
 }

@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pyro-mcp/pyro/internal/disk/tree"
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
+	"github.com/pyro-mcp/pyro/internal/xattr"
 )
 
 // changers is a Python program. Each of its functions changes a file in a different way, and checks
@@ -164,7 +164,7 @@ func shareAll(t *testing.T, names []string) (base, volume string) {
 		if err := os.WriteFile(at, []byte("0123456789\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		for key, value := range map[string]string{"user.kept": "k", "user.old": "o", tree.SharedMark: ""} {
+		for key, value := range map[string]string{"user.kept": "k", "user.old": "o", xattr.Shared: ""} {
 			if err := unix.Setxattr(at, key, []byte(value), 0); err != nil {
 				t.Skipf("the file system has no attributes: %v", err)
 			}
@@ -242,7 +242,7 @@ func TestSharedFilesNeverChange(t *testing.T) {
 		t.Errorf("shared files changed:\n%s\nwere:\n%s", strings.Join(after, "\n"), strings.Join(before, "\n"))
 	}
 	for _, line := range describeAll(t, s.files) {
-		if strings.Contains(line, tree.SharedMark) {
+		if strings.Contains(line, xattr.Shared) {
 			t.Errorf("still shared: %s", line)
 		}
 	}

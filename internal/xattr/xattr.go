@@ -1,0 +1,26 @@
+// Package xattr says which extended attributes of files pyro keeps, and which ones it sets itself.
+package xattr
+
+import "strings"
+
+// own begins the names of attributes that pyro sets on the host. No machine, seed or archive can
+// set or read them.
+const own = "user.pyro."
+
+// Shared is the attribute of files that several trees can share. A file with this attribute never
+// changes, and has exactly one name in each tree. A machine must replace it by a copy without the
+// attribute before it changes the file.
+const Shared = own + "shared"
+
+// Portable reports whether an attribute belongs to the file itself, so that copies, archives and
+// disks contain it. Other attributes belong to the host, or describe how the file is stored.
+func Portable(name string) bool {
+	return name == "security.capability" || ACL(name) ||
+		strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, own) ||
+		strings.HasPrefix(name, "trusted.") && !strings.HasPrefix(name, "trusted.overlay.")
+}
+
+// ACL reports whether an attribute is an access control list.
+func ACL(name string) bool {
+	return name == "system.posix_acl_access" || name == "system.posix_acl_default"
+}
