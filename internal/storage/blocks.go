@@ -134,7 +134,7 @@ func (b blocks) reset(_ context.Context, from, of store.Disks, whole bool) (stor
 	return next, nil
 }
 
-func (b blocks) adopt(_ context.Context, source Folder, d store.Disks, _ bool) error {
+func (b blocks) adopt(_ context.Context, source Folder, d store.Disks, _, _ bool) error {
 	for _, n := range append(append([]string{}, d.Volume...), d.Root...) {
 		if err := os.Link(source.path(n), b.path(n)); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err

@@ -176,7 +176,7 @@ func TestAWholeSnapshotHasTheRoot(t *testing.T) {
 		fresh, err := f.Reset(t.Context(), s.Disks, s.Next, false)
 		check(t, err)
 		other := f.beside("fork")
-		fork, err := other.Fork(t.Context(), f, s.Disks, true)
+		fork, err := other.Fork(t.Context(), f, s.Disks, true, false)
 		check(t, err)
 		if missing := f.Missing(back) + f.Missing(fresh) + other.Missing(fork); missing != "" {
 			t.Errorf("%s is missing", missing)
@@ -213,7 +213,7 @@ func TestAWholeSnapshotBeforeTheFirstStart(t *testing.T) {
 		next, err := f.Reset(t.Context(), s.Disks, s.Next, true)
 		check(t, err)
 		other := f.beside("fork")
-		fork, err := other.Fork(t.Context(), f, s.Disks, true)
+		fork, err := other.Fork(t.Context(), f, s.Disks, true, false)
 		check(t, err)
 		if missing := f.Missing(next) + other.Missing(fork); missing != "" {
 			t.Errorf("%s is missing", missing)
@@ -246,6 +246,31 @@ func TestLayersAreWhatQEMUTakesThemFor(t *testing.T) {
 	}
 }
 
+// TestForkOwnsSnapshot checks that a fork that is allowed to move a snapshot has its content as
+// volume and as baseline, and that the source is unchanged.
+func TestForkOwnsSnapshot(t *testing.T) {
+	both(t, func(t *testing.T, f Folder) {
+		d, err := f.Create(t.Context(), seedOf(few))
+		check(t, err)
+		write(t, f, d, "first")
+		s := snapshot(t, f, d, true)
+		other := f.beside("fork")
+		fork, err := other.Fork(t.Context(), f, s.Disks, true, true)
+		check(t, err)
+		written(t, other, fork, "first")
+		write(t, other, fork, "other")
+		written(t, f, s.Next, "first")
+		check(t, f.Sweep(t.Context(), s.Next))
+		check(t, other.Sweep(t.Context(), fork))
+		if missing := other.Missing(fork); missing != "" {
+			t.Errorf("%s is missing", missing)
+		}
+		reset, err := other.Reset(t.Context(), store.Disks{Volume: fork.Baseline}, fork, false)
+		check(t, err)
+		written(t, other, reset, "first")
+	})
+}
+
 func TestAForkOutlivesItsSource(t *testing.T) {
 	both(t, func(t *testing.T, f Folder) {
 		d, err := f.Create(t.Context(), seedOf(few))
@@ -253,10 +278,10 @@ func TestAForkOutlivesItsSource(t *testing.T) {
 		write(t, f, d, "first")
 		s := snapshot(t, f, d, false)
 		other := f.beside("fork")
-		fork, err := other.Fork(t.Context(), f, s.Disks, false)
+		fork, err := other.Fork(t.Context(), f, s.Disks, false, false)
 		check(t, err)
 		twice := f.beside("fork of the fork")
-		again, err := twice.Fork(t.Context(), other, store.Disks{Volume: fork.Baseline}, false)
+		again, err := twice.Fork(t.Context(), other, store.Disks{Volume: fork.Baseline}, false, false)
 		check(t, err)
 		write(t, other, fork, "other")
 		written(t, f, s.Disks, "first")
@@ -286,7 +311,7 @@ func TestForkOfCheckpointHasBaseline(t *testing.T) {
 		_, saved, err := f.NewCheckpoint(s.Disks)
 		check(t, err)
 		other := f.beside("fork")
-		fork, err := other.Fork(t.Context(), f, saved, false)
+		fork, err := other.Fork(t.Context(), f, saved, false, false)
 		check(t, err)
 		running, err := other.Resume(t.Context(), fork)
 		check(t, err)
@@ -323,7 +348,7 @@ func TestAFlatVolumeHasTheFilesAlone(t *testing.T) {
 			t.Errorf("%+v, missing %q", flat, f.Missing(flat))
 		}
 		other := f.beside("fork")
-		fork, err := other.Fork(t.Context(), f, store.Disks{Volume: flat.Baseline}, false)
+		fork, err := other.Fork(t.Context(), f, store.Disks{Volume: flat.Baseline}, false, false)
 		check(t, err)
 		write(t, other, fork, "fourth")
 		is()
@@ -488,7 +513,7 @@ func TestWhatIsCancelledLeavesWhatASweepRemoves(t *testing.T) {
 				return f.Take(ctx, Snapshot{Disks: store.Disks{Volume: []string{name("volume", "")}}, from: d})
 			},
 			"reset": func(ctx context.Context) error { _, err := f.Reset(ctx, s.Disks, s.Next, false); return err },
-			"fork":  func(ctx context.Context) error { _, err := other.Fork(ctx, f, s.Disks, false); return err },
+			"fork":  func(ctx context.Context) error { _, err := other.Fork(ctx, f, s.Disks, false, false); return err },
 		} {
 			for _, after := range []int{0, 3, 30} {
 				err := do(newCtxAfter(t.Context(), after))
@@ -543,7 +568,7 @@ func TestWhatIsChangedAfterAResetIsNeverFresh(t *testing.T) {
 	if d, err = f.Reset(t.Context(), s.Disks, s.Next, false); err != nil || d.FreshUntil != 0 {
 		t.Errorf("a copy of a snapshot, which is not the baseline: %+v, %v", d, err)
 	}
-	fork, err := f.beside("fork").Fork(t.Context(), f, s.Disks, false)
+	fork, err := f.beside("fork").Fork(t.Context(), f, s.Disks, false, false)
 	if err != nil || fork.FreshUntil == 0 {
 		t.Errorf("a fork, which is its baseline: %+v, %v", fork, err)
 	}

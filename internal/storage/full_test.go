@@ -43,7 +43,7 @@ func TestFullDisks(t *testing.T) {
 				return err
 			},
 			"reset": func() error { _, err := f.Reset(t.Context(), s.Disks, s.Next, true); return err },
-			"fork":  func() error { _, err := other.Fork(t.Context(), f, s.Disks, true); return err },
+			"fork":  func() error { _, err := other.Fork(t.Context(), f, s.Disks, true, false); return err },
 		} {
 			for _, room := range []int64{0, 4 << 10, 1 << 20, 4<<20 + 64<<10} {
 				release := fill(t, disk, room)

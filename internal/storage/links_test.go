@@ -83,10 +83,10 @@ func TestVolumesShareFiles(t *testing.T) {
 	reset, err := l.Reset(ctx, snapshot, d, false)
 	check(t, err)
 	g := linkedTest{t, l.beside("two")}
-	fork, err := g.Fork(ctx, l.Folder, snapshot, false)
+	fork, err := g.Fork(ctx, l.Folder, snapshot, false, false)
 	check(t, err)
 	h := linkedTest{t, l.beside("three")}
-	current, err := h.Fork(ctx, l.Folder, d, false) // of the present disks of a stopped workspace
+	current, err := h.Fork(ctx, l.Folder, d, false, false) // of the present disks of a stopped workspace
 	check(t, err)
 	for _, of := range []struct {
 		linkedTest

@@ -89,8 +89,8 @@ type kind interface {
 	// never writes to them.
 	baseline(ctx context.Context, volume []string) ([]string, error)
 	// adopt copies or links disks of another workspace. If constant is true, no machine writes to
-	// the volume in d, here or there.
-	adopt(ctx context.Context, source Folder, d store.Disks, constant bool) error
+	// the volume in d, here or there. If owned is also true, adopt can move the disks.
+	adopt(ctx context.Context, source Folder, d store.Disks, constant, owned bool) error
 	flatten(ctx context.Context, d store.Disks) (volume string, err error)
 	size(d, others store.Disks) int64
 }
@@ -189,7 +189,10 @@ func (f Folder) Reset(ctx context.Context, from, of store.Disks, whole bool) (st
 
 // Fork creates the disks of a new workspace in this folder. Their initial content is a snapshot of
 // another workspace. If that workspace has no machine, d can also be its current disks.
-func (f Folder) Fork(ctx context.Context, source Folder, d store.Disks, whole bool) (store.Disks, error) {
+//
+// If owned is true, d is a snapshot for this fork only. Fork can then move it instead of copying it,
+// also if a later step fails.
+func (f Folder) Fork(ctx context.Context, source Folder, d store.Disks, whole, owned bool) (store.Disks, error) {
 	if err := os.MkdirAll(f.Path, 0o700); err != nil {
 		return store.Disks{}, fault.Wrap(err, "fork disks", f.Path)
 	}
@@ -198,7 +201,7 @@ func (f Folder) Fork(ctx context.Context, source Folder, d store.Disks, whole bo
 	}
 	constant := len(d.Baseline) == 0 && d.Checkpoint == "" // of a snapshot without a machine that resumes with it
 	d.Baseline = nil
-	if err := f.kind().adopt(ctx, source, d, constant); err != nil {
+	if err := f.kind().adopt(ctx, source, d, constant, owned); err != nil {
 		return store.Disks{}, fault.Wrap(err, "fork disks", source.Path)
 	}
 	base := d

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -150,11 +151,19 @@ func (t trees) reset(ctx context.Context, from, of store.Disks, whole bool) (sto
 	return next, nil
 }
 
-func (t trees) adopt(ctx context.Context, source Folder, d store.Disks, constant bool) error {
+func (t trees) adopt(ctx context.Context, source Folder, d store.Disks, constant, owned bool) error {
 	from := source.path(top(d.Volume))
+	if constant && owned {
+		for _, name := range slices.Concat(d.Volume, d.Root) {
+			if err := os.Rename(source.path(name), t.path(name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	sharing := tree.Sharing{Mark: d.Checkpoint == ""} // without a machine that resumes with it, it is the baseline
 	if constant {
-		sharing.Base = from
+		sharing.Base, sharing.Constant = from, true
 	}
 	if err := t.copy(ctx, t.path(top(d.Volume)), from, sharing); err != nil {
 		return err

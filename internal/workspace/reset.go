@@ -128,7 +128,7 @@ func (m *Manager) Fork(ctx context.Context, id, snapshot string, live bool, coun
 				named := spec
 				named.Name = names[at]
 				mu.Unlock()
-				one, err := m.fork(ctx, w, from, whole, named)
+				one, err := m.fork(ctx, w, from, whole, snapshot == "" && count == 1, named)
 				mu.Lock()
 				if err != nil {
 					failed = cmp.Or(failed, fault.Wrap(err, "fork workspace", id))
@@ -160,7 +160,8 @@ func (m *Manager) forkFrom(ctx context.Context, w store.Workspace, snapshot stri
 	return m.from(ctx, w, snapshot)
 }
 
-func (m *Manager) fork(ctx context.Context, source store.Workspace, from store.Disks, whole bool, spec Spec) (Workspace, error) {
+// fork creates one fork of source. If owned is true, the disks from are a snapshot for it only.
+func (m *Manager) fork(ctx context.Context, source store.Workspace, from store.Disks, whole, owned bool, spec Spec) (Workspace, error) {
 	features, err := m.features(source.Spec)
 	if err != nil {
 		return Workspace{}, err
@@ -183,7 +184,7 @@ func (m *Manager) fork(ctx context.Context, source store.Workspace, from store.D
 		return Workspace{}, err
 	}
 	return m.make(ctx, w, spec.Progress, features.BlockDisks, func(ctx context.Context, f storage.Folder) (store.Disks, store.Seed, error) {
-		d, err := f.Fork(ctx, disks, from, whole)
+		d, err := f.Fork(ctx, disks, from, whole, owned)
 		return d, seed, err
 	})
 }

@@ -200,7 +200,7 @@ func (m *Manager) FromTemplate(ctx context.Context, id string, spec Spec) (Works
 		from = store.Disks{Volume: w.Disks.Baseline}
 		w.Spec.VCPUCount, w.Spec.MemMiB, w.Spec.Network = spec.VCPUCount, spec.MemMiB, spec.Network
 	}
-	made, err := m.fork(ctx, w, from, live, spec)
+	made, err := m.fork(ctx, w, from, live, false, spec)
 	return made, fault.Wrap(err, op, id)
 }
 

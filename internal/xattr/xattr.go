@@ -9,7 +9,8 @@ const own = "user.pyro."
 
 // Shared is the attribute of files that several trees can share. A file with this attribute never
 // changes, and has exactly one name in each tree. A machine must replace it by a copy without the
-// attribute before it changes the file.
+// attribute before it changes the file. A folder with this attribute belongs to a tree that never
+// changes, and all files directly in it have the attribute.
 const Shared = own + "shared"
 
 // Portable reports whether an attribute belongs to the file itself, so that copies, archives and

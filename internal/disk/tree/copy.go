@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -42,7 +43,7 @@ func CopySharing(ctx context.Context, dst, src string, sharing Sharing) (Stats, 
 		unix.Close(from)
 		return Stats{}, err
 	}
-	c.marking = marking{sharing, true}
+	c.marking = marking{Sharing: sharing, works: true}
 	defer c.share(sharing.Base, src).close()
 	err = walk(ctx, from, src, c)
 	c.at.close()
@@ -98,6 +99,7 @@ func (c *copier) Enter(from *Folder, content []Entry) error {
 	}
 	c.base.enter(c.folder)
 	defer c.base.leave()
+	c.marking.enter(from.fd)
 	for _, e := range content {
 		if err := c.ctx.Err(); err != nil {
 			return err
@@ -105,6 +107,9 @@ func (c *copier) Enter(from *Folder, content []Entry) error {
 		if err := c.entry(from, e); err != nil {
 			return withPath(err, "copy", filepath.Join(c.src, from.Path(e.Name)))
 		}
+	}
+	if slices.ContainsFunc(content, func(e Entry) bool { return e.Kind == unix.S_IFREG }) {
+		c.markFolders(from.fd, c.at.fd())
 	}
 	return nil
 }
@@ -187,11 +192,13 @@ func (c *copier) file(from *Folder, name string) error {
 	}
 	defer unix.Close(src)
 	if done, err := c.link(name, &st); done || err != nil {
+		c.unmarked++
 		return err
 	}
 	if same, err := c.sameInBase(src, name, &st); err != nil {
 		return err
 	} else if same {
+		c.unmarked++
 		if done, err := c.shareFrom(c.base.at, name); done || err != nil {
 			return err
 		}
@@ -216,6 +223,8 @@ func (c *copier) file(from *Folder, name string) error {
 	}
 	if st.Nlink == 1 {
 		c.mark(dst)
+	} else {
+		c.unmarked++
 	}
 	if err := unix.Fchmod(dst, c.mode(&st)); err != nil {
 		return err

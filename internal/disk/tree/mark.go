@@ -28,6 +28,11 @@ type Sharing struct {
 type marking struct {
 	Sharing
 	works bool // false if the file system supports no marks or no links
+
+	allMarked bool // all files in the folder of the source are marked
+
+	// Files that can't be marked in the folder of the source and of the copy.
+	unmarkable, unmarked int
 }
 
 // canLink reports whether a file in the open folder from is marked, or marks it. st is its state.
@@ -46,11 +51,32 @@ func (m *marking) canLink(from int, name string, st *unix.Stat_t) bool {
 	return err == nil
 }
 
+// enter finds out whether all files in the open folder from are marked.
+func (m *marking) enter(from int) {
+	_, err := unix.Fgetxattr(from, xattr.Shared, nil)
+	m.allMarked = m.Marked && m.Constant && err == nil
+	m.unmarkable, m.unmarked = 0, 0
+}
+
+// markFolders marks the folders from and to if all of their files are marked.
+func (m *marking) markFolders(from, to int) {
+	if m.Marked && m.Constant && m.works && !m.allMarked && m.unmarkable == 0 {
+		m.check(unix.Fsetxattr(from, xattr.Shared, nil, 0))
+	}
+	if m.Mark && m.works && m.unmarked == 0 {
+		m.check(unix.Fsetxattr(to, xattr.Shared, nil, 0))
+	}
+}
+
 // mark marks a new file of the copy. It must happen before the file gets its mode, because the mode
 // could forbid it.
 func (m *marking) mark(fd int) {
-	if m.Mark && m.works {
-		m.check(unix.Fsetxattr(fd, xattr.Shared, nil, 0))
+	if !m.Mark || !m.works {
+		return
+	}
+	if err := unix.Fsetxattr(fd, xattr.Shared, nil, 0); err != nil {
+		m.unmarked++
+		m.check(err)
 	}
 }
 

@@ -57,16 +57,23 @@ func (b *base) leave() {
 // linksSource reports whether a file of the source must be linked.
 func (c *copier) linksSource(from *Folder, name string) (bool, error) {
 	if c.base.isSource {
+		if !c.allMarked {
+			c.unmarked++
+		}
 		return true, nil
 	}
 	if !c.Marked || !c.works {
 		return false, nil
 	}
+	if c.allMarked && c.base.top < 0 {
+		return true, nil
+	}
 	st, err := from.Lstat(Entry{Name: name, Kind: unix.S_IFREG})
-	if err != nil || !c.root && st.Uid != c.uid { // the process must own the copy
+	if err != nil {
 		return false, err
 	}
-	if !c.canLink(from.fd, name, &st) {
+	if !c.root && st.Uid != c.uid || !c.canLink(from.fd, name, &st) { // the process must own the copy
+		c.unmarkable++
 		return false, nil
 	}
 	if c.base.top >= 0 { // The file could also be the file of the base at another path.

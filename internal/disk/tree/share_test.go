@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
+	"github.com/pyro-mcp/pyro/internal/xattr"
 )
 
 func inodeOf(t *testing.T, path string) uint64 {
@@ -119,4 +122,57 @@ func TestCopySharingWithItsSource(t *testing.T) {
 			t.Errorf("%s: the hard link became a copy", name)
 		}
 	}
+}
+
+// TestMarkedFolders checks that a folder is marked exactly if all of its files are marked, that
+// copies of a marked folder consist of links, and that no copy for a machine has marked folders.
+func TestMarkedFolders(t *testing.T) {
+	top := t.TempDir()
+	at := func(names ...string) string { return filepath.Join(append([]string{top}, names...)...) }
+	check(t, os.MkdirAll(at("src/all"), 0o755))
+	check(t, os.MkdirAll(at("src/some"), 0o755))
+	put(t, at("src/all/one"), "1", 0o644)
+	put(t, at("src/all/two"), "2", 0o400)
+	put(t, at("src/some/three"), "3", 0o644)
+	put(t, at("src/some/four"), "4", 0o644)
+	check(t, os.Link(at("src/some/three"), at("src/some/again")))
+	marked := func(path string) bool {
+		_, err := unix.Lgetxattr(path, xattr.Shared, nil)
+		return err == nil
+	}
+	if err := unix.Setxattr(at("src/all/one"), "user.test", []byte("1"), 0); err != nil {
+		testenv.Lacks(t, "extended attributes of users on the file system")
+	}
+	content := func(name string) []string {
+		return strings.Split(strings.ReplaceAll(strings.Join(withoutLinks(describe(t, at(name))), "\n"), ` `+xattr.Shared+`=""`, ""), "\n")
+	}
+	want := content("src")
+	copies := func(dst, src string, sharing Sharing, all, some bool) {
+		t.Helper()
+		_, err := CopySharing(t.Context(), at(dst), at(src), sharing)
+		check(t, err)
+		if marked(at(dst, "all")) != all || marked(at(dst, "some")) != some {
+			t.Errorf("%s: the folders are marked: %t, %t, want %t, %t", dst, marked(at(dst, "all")), marked(at(dst, "some")), all, some)
+		}
+		same(t, content(dst), want)
+	}
+	copies("plain", "src", Sharing{}, false, false)
+	copies("unshared", "src", Sharing{Mark: true, Marked: true}, true, false)
+	// The source must become marked during its first copy.
+	constant := Sharing{Constant: true, Marked: true}
+	copies("volume", "plain", constant, false, false)
+	if !marked(at("plain/all")) || marked(at("plain/some")) {
+		t.Errorf("the folders of the source are marked: %t, %t", marked(at("plain/all")), marked(at("plain/some")))
+	}
+	copies("volume2", "plain", constant, false, false)
+	for _, name := range []string{"all/one", "all/two"} {
+		if inodeOf(t, at("volume2", name)) != inodeOf(t, at("plain", name)) {
+			t.Errorf("%s is not shared", name)
+		}
+	}
+	if inodeOf(t, at("volume2/some/three")) == inodeOf(t, at("plain/some/three")) {
+		t.Error("a file with two names is shared")
+	}
+	copies("snapshot", "volume2", Sharing{Mark: true, Marked: true, Base: at("plain")}, true, false)
+	copies("adopted", "snapshot", Sharing{Mark: true, Marked: true, Constant: true, Base: at("snapshot")}, true, false)
 }
