@@ -3,8 +3,10 @@
 // It fails on an error of the page, on a violation of its Content-Security-Policy, on a request to
 // another server, on a violation of axe's rules, and if a text from a sandbox runs as code.
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { clientOf, launch, step } from "./lib.mjs";
 
 const [url, link, shots, keyFile] = process.argv.slice(2);
@@ -172,10 +174,84 @@ try {
 		await page.getByRole("button", { name: "Actions for docs" }).waitFor();
 	});
 
+	await step("folder tree", async () => {
+		const folder = (name) => page.getByRole("treeitem", { name, exact: true });
+		const press = async (key, name) => {
+			await page.keyboard.press(key);
+			await folder(name).and(page.locator(":focus")).waitFor();
+		};
+		const listed = [];
+		const record = (r) => r.url().endsWith("/files/list") && listed.push(r.postDataJSON().path);
+		page.on("request", record);
+		await folder("app").and(page.locator("[aria-selected=true]")).waitFor();
+		await folder("app").focus();
+		await press("ArrowRight", "app"); // opens it
+		await folder("docs").waitFor();
+		await press("ArrowRight", "docs");
+		await press("ArrowDown", "src");
+		await press("ArrowLeft", "app");
+		await press("s", "src");
+		await page.keyboard.press("Enter");
+		await page.getByRole("heading", { name: "This folder is empty" }).waitFor();
+		await folder("src").and(page.locator("[aria-selected=true]")).waitFor();
+		await check(page, "folder tree");
+		await press("Home", "/");
+		await press("End", "workspace");
+		assert.ok(listed.includes("/srv/app/src") && !listed.includes("/usr"), `these folders were listed: ${listed}`);
+		await folder("usr").getByText("usr").click();
+		await page.getByRole("button", { name: "directory bin", exact: true }).waitFor();
+		await folder("usr").locator(".tree-arrow").click(); // closes it
+		await folder("usr").and(page.locator("[aria-expanded=false]")).waitFor();
+		await folder("app").getByText("app").click();
+		await page.getByRole("button", { name: "Actions for docs" }).waitFor();
+		await page.setViewportSize({ width: 390, height: 800 });
+		await page.getByRole("tree").waitFor({ state: "detached" });
+		await page.setViewportSize({ width: 1280, height: 800 });
+		await folder("app").waitFor();
+		page.off("request", record);
+	});
+
+	await step("drop files", async () => {
+		const local = mkdtempSync(join(tmpdir(), "drop-"));
+		mkdirSync(`${local}/many/deep`, { recursive: true });
+		for (let i = 0; i < 60; i++) writeFileSync(`${local}/many/deep/${i}.txt`, `text ${i}`);
+		writeFileSync(`${local}/large`, Buffer.alloc(1 << 20, "x"));
+		const session = await context.newCDPSession(page);
+		const drop = async (...names) => {
+			const { x, y } = await page.getByRole("region", { name: "Folder" }).boundingBox();
+			const data = { items: [], files: names.map((n) => `${local}/${n}`), dragOperationsMask: 1 };
+			for (const type of ["dragEnter", "dragOver", "drop"]) await session.send("Input.dispatchDragEvent", { type, x: x + 50, y: y + 300, data });
+		};
+		const files = async (path) => (await client("POST", `/v1/sandboxes/${id}/files/list`, { path, depth: 3 })).entries;
+		const slow = (uploadThroughput) => session.send("Network.emulateNetworkConditions", { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput });
+		await session.send("Network.enable");
+		await slow(100 << 10);
+		await drop("large");
+		await page.waitForFunction(() => {
+			const { value = 0 } = document.querySelector(".upload progress") ?? {};
+			return value > 0 && value < 1;
+		});
+		await check(page, "upload");
+		await page.getByRole("button", { name: "Cancel upload" }).click();
+		await page.getByText("Upload cancelled").waitFor();
+		await page.getByRole("group", { name: "Upload" }).waitFor({ state: "detached" });
+		assert.ok(!(await files("/srv/app")).some((e) => e.name === "large"), "a cancelled upload has written a file");
+		await slow(-1);
+		await drop("many", "large");
+		await page.getByText("61 files uploaded to /srv/app").waitFor();
+		await page.getByRole("button", { name: "Actions for large" }).waitFor();
+		assert.equal((await files("/srv/app/many")).filter((e) => e.path.startsWith("/srv/app/many/deep/")).length, 60);
+		assert.equal((await files("/srv/app")).find((e) => e.name === "large").size, 1 << 20);
+		await drop("large"); // a file of this name exists
+		await page.getByRole("button", { name: "Replace", exact: true }).click();
+		await page.getByText("1 file uploaded to /srv/app", { exact: true }).waitFor();
+		await session.detach();
+	});
+
 	// A page shows the files of this sandbox until it is paused.
 	const unused = await client("POST", "/v1/sandboxes", { metadata: { name: "unused" }, memory_mb: 128, timeout_sec: 12 });
-	const looks = await context.newPage();
-	await looks.goto(`/sandboxes/${unused.id}/files`);
+	const looks = await open({ storageState: await context.storageState() }); // a second page of a context slows the first one down
+	await looks.page.goto(`/sandboxes/${unused.id}/files`);
 
 	await step("a file that a program makes", async () => {
 		await client("POST", `/v1/sandboxes/${id}/exec`, { cmd: "touch", args: ["/srv/app/made-inside"] });
@@ -282,10 +358,20 @@ try {
 	});
 
 	await step("pause and resume", async () => {
-		await page.getByRole("link", { name: "Terminal" }).click();
+		// A deletion that can still be undone ends before another change begins.
+		const answered = [];
+		page.on("response", (r) => /\/(remove|pause)$/.test(r.url()) && answered.push(r.url().split("/").at(-1)));
+		await page.getByRole("link", { name: "Files" }).click();
+		await page.getByRole("button", { name: "directory srv", exact: true }).click();
+		await page.getByRole("button", { name: "directory app", exact: true }).click();
+		await page.getByRole("button", { name: "Actions for docs" }).click();
+		await page.getByRole("button", { name: "Delete" }).click();
+		await page.getByText("docs will be deleted").waitFor();
 		await page.getByRole("button", { name: "Pause" }).click();
 		await page.getByRole("heading", { name: "This sandbox is paused" }).waitFor();
+		assert.deepEqual(answered, ["remove", "pause"]);
 		await check(page, "paused");
+		await page.getByRole("link", { name: "Terminal" }).click();
 		await page.getByRole("button", { name: "Resume" }).first().click();
 		await typed("42 is the answer");
 		await page.keyboard.type("clear; ls --color / && python3 app/roman.py 19 && uname -sr\r");
@@ -306,8 +392,8 @@ try {
 	});
 
 	await step("looking does not count as use", async () => {
-		await looks.getByRole("heading", { name: "This sandbox is paused" }).waitFor({ timeout: 120000 });
-		await looks.close();
+		await looks.page.getByRole("heading", { name: "This sandbox is paused" }).waitFor({ timeout: 120000 });
+		await looks.context.close();
 		await client("DELETE", `/v1/sandboxes/${unused.id}`);
 	});
 

@@ -4,7 +4,7 @@ import { ArrowLeftRight, KeyRound, Settings } from "lucide-preact";
 import { api } from "./api";
 import { endSession, me, useData } from "./data";
 import { go } from "./router";
-import { finishDeletions, showError } from "./messages";
+import { showError } from "./messages";
 import { Field, FormModal, Menu } from "./ui";
 
 /** AccountMenu lets users change their password, and act for another of their teams. */
@@ -12,8 +12,8 @@ export function AccountMenu() {
 	const [changing, setChanging] = useState(false);
 	const teams = useData("teams", api.teams);
 	const change = (id: string) =>
-		finishDeletions()
-			.then(() => api.switchTeam(id))
+		api
+			.switchTeam(id)
 			.then(() => location.assign("/")) // no value of the other team stays
 			.catch(showError);
 	return (

@@ -64,11 +64,26 @@ const sessions = new WeakMap<Request, number>();
 /** forgetRequests makes the requests that still run fail. */
 export const forgetRequests = () => void session++;
 
-function newClient(more = {}) {
+let finishFirst: () => Promise<unknown> = async () => {};
+/** beforeChanges sets a function that must end before a request changes something. */
+export function beforeChanges(f: () => Promise<unknown>) {
+	finishFirst = f;
+}
+
+/**
+ * changes reports whether a request changes something. Deletions that the user could undo have
+ * keepalive. They do not count, because other changes wait for them.
+ */
+const changes = (r: Request, path: string) => r.method !== "GET" && !r.keepalive && !/\/files\/(list|read)$/.test(path);
+
+/** newClient returns a client. passive: it only looks, so its requests have the header for that. */
+function newClient(passive: boolean) {
+	const more = passive ? { "Pyro-Passive": "true" } : {};
 	const client = createClient<paths>({ headers: { Accept: "application/json", ...more }, credentials: "same-origin" });
 	client.use({
-		onRequest({ request }) {
+		async onRequest({ request, schemaPath }) {
 			sessions.set(request, session);
+			if (!passive && changes(request, schemaPath)) await finishFirst();
 		},
 		onError({ error }) {
 			if (error instanceof DOMException && error.name === "AbortError") return;
@@ -94,7 +109,21 @@ const body = async <T>(answer: Promise<{ data?: T }>) => (await answer).data as 
 /** newRequestKey returns a key for a request: the server carries out repeats with this key once. */
 export const newRequestKey = () => crypto.randomUUID?.() ?? String(Math.random());
 
-// A request with keepalive continues when the page is closed.
+/** sendForm sends a request with a form. Unlike fetch, it reports how many bytes were sent. */
+function sendForm(r: Request, form: FormData, sent?: (bytes: number) => void): Promise<Response> {
+	return new Promise((done, fail) => {
+		const x = new XMLHttpRequest();
+		x.open(r.method, r.url);
+		x.setRequestHeader("Accept", "application/json");
+		x.upload.onprogress = (e) => sent?.(e.loaded);
+		x.onload = () => done(new Response(x.response || null, { status: x.status }));
+		x.onerror = () => fail(new TypeError("the request failed"));
+		x.onabort = () => fail(new DOMException("the request was cancelled", "AbortError"));
+		r.signal.addEventListener("abort", () => x.abort());
+		if (r.signal.aborted) x.onabort(new ProgressEvent("abort"));
+		else x.send(form);
+	});
+}
 
 /** at returns the parameters of a path. */
 const at = <P extends object>(path: P) => ({ params: { path } });
@@ -114,6 +143,7 @@ const apiOf = (client: ReturnType<typeof newClient>) => ({
 	create: (b: NewSandbox, key: string) => body(client.POST("/v1/sandboxes", { params: { header: { "Idempotency-Key": key } }, body: b })),
 	pause: (id: string) => body(client.POST("/v1/sandboxes/{id}/pause", at({ id }))),
 	resume: (id: string) => body(client.POST("/v1/sandboxes/{id}/resume", at({ id }))),
+	// A request with keepalive continues when the page is closed.
 	remove: (id: string) => body(client.DELETE("/v1/sandboxes/{id}", { ...at({ id }), keepalive: true })),
 	processes: (id: string) => body(client.GET("/v1/sandboxes/{id}/processes", at({ id }))).then((r) => r.processes),
 	history: (id: string) => body(client.GET("/v1/sandboxes/{id}/history", at({ id }))).then((r) => r.entries),
@@ -155,11 +185,12 @@ const apiOf = (client: ReturnType<typeof newClient>) => ({
 	/** read returns an answer whose body is the file. */
 	read: (id: string, path: string, signal?: AbortSignal) =>
 		client.POST("/v1/sandboxes/{id}/files/read", { ...at({ id }), body: { path }, headers: { Accept: "*/*" }, parseAs: "stream", signal }).then((a) => a.response),
-	write: (id: string, path: string, content: Blob) => {
+	/** write writes a file. sent is called with the number of bytes that were sent until then. */
+	write: (id: string, path: string, content: Blob, options: { signal?: AbortSignal; sent?: (bytes: number) => void } = {}) => {
 		const form = new FormData();
 		form.append("path", path);
 		form.append("file", content, "file");
-		return body(client.POST("/v1/sandboxes/{id}/files/write", { ...at({ id }), body: form as never }));
+		return body(client.POST("/v1/sandboxes/{id}/files/write", { ...at({ id }), body: form as never, signal: options.signal, fetch: (r: Request) => sendForm(r, form, options.sent) }));
 	},
 
 	templates: () => body(client.GET("/v1/snapshots")),
@@ -172,6 +203,6 @@ const apiOf = (client: ReturnType<typeof newClient>) => ({
 });
 
 export type Api = ReturnType<typeof apiOf>;
-export const api: Api = apiOf(newClient());
+export const api: Api = apiOf(newClient(false));
 /** passiveApi only looks: its requests do not count as use of a sandbox, and do not resume it. */
-export const passiveApi: Api = apiOf(newClient({ "Pyro-Passive": "true" }));
+export const passiveApi: Api = apiOf(newClient(true));

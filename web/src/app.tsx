@@ -10,7 +10,6 @@ import { Login } from "./pages/login";
 import { Sandboxes } from "./pages/sandboxes";
 import { SandboxPage } from "./pages/sandbox";
 import { lazy } from "./lazy";
-import { finishDeletions } from "./messages";
 import { Key, openPalette, Palette, paletteKey, type Command } from "./palette";
 import { go, part, path } from "./router";
 import { Toasts } from "./toasts";
@@ -231,7 +230,6 @@ function Who() {
 }
 
 async function logout() {
-	await finishDeletions();
 	await api.logout().catch(() => {});
 	endSession();
 	go("/", true);

@@ -1,6 +1,6 @@
 // Short messages at the bottom of the page, and deletions that the user can still undo.
 import { signal } from "@preact/signals";
-import { textOf } from "./api";
+import { beforeChanges, textOf } from "./api";
 
 export interface Message {
 	id: number;
@@ -70,4 +70,5 @@ export const finishDeletions = () => Promise.all(deletions.value.map((d) => d.fi
 /** holdDeletions stops the time in which a deletion can be undone, or restarts it. */
 export const holdDeletions = (held: boolean) => deletions.value.forEach((d) => d.hold(held));
 
+beforeChanges(finishDeletions);
 addEventListener("pagehide", () => void finishDeletions());

@@ -3,9 +3,8 @@ import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { Box, Pause, Play, Plus, Search, SquareTerminal, type LucideIcon } from "lucide-preact";
-import { api } from "./api";
-import { canWrite, hrefOf, nameOf, reload, useSandboxes } from "./data";
-import { showError } from "./messages";
+import { canWrite, hrefOf, nameOf, useSandboxes } from "./data";
+import { toggle } from "./pages/sandboxes";
 import { go, part } from "./router";
 import { Modal } from "./ui";
 import { tabs } from "./tabs";
@@ -52,8 +51,6 @@ function Opened({ pages, create, onClose }: { pages: Command[]; create: () => vo
 	const [at, setAt] = useState(0);
 	const list = useRef<HTMLUListElement>(null);
 	const id = useId();
-	const change = (f: () => Promise<unknown>) => () => f().then(() => reload("sandbox"), showError);
-
 	const all: Command[] = [];
 	const here = boxes.find((b) => part(0) === "sandboxes" && b.id === part(1));
 	if (here) {
@@ -68,8 +65,8 @@ function Opened({ pages, create, onClose }: { pages: Command[]; create: () => vo
 		if (b !== here) all.push({ text: name, more, icon: Box, run: () => go(hrefOf(b.id)) });
 		if (!canWrite.value) continue;
 		if (b !== here) all.push({ text: `Open a terminal in ${name}`, icon: SquareTerminal, run: () => go(`${hrefOf(b.id)}/terminal`) });
-		if (b.status === "running") all.push({ text: `Pause ${name}`, icon: Pause, run: change(() => api.pause(b.id)) });
-		if (b.status === "paused") all.push({ text: `Resume ${name}`, icon: Play, run: change(() => api.resume(b.id)) });
+		if (b.status === "running") all.push({ text: `Pause ${name}`, icon: Pause, run: () => toggle(b) });
+		if (b.status === "paused") all.push({ text: `Resume ${name}`, icon: Play, run: () => toggle(b) });
 	}
 	// Every word must be in the text, in any order.
 	const words = text.toLowerCase().split(/\s+/).filter(Boolean);

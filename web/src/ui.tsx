@@ -216,7 +216,7 @@ export function Copied({ text, label = "Copy" }: { text: string; label?: string 
 export function Snippet({ text, label }: { text: string; label: string }) {
 	return (
 		<div class="snippet">
-			<pre tabIndex={0} aria-label={label}>
+			<pre role="group" tabIndex={0} aria-label={label}>
 				{text}
 			</pre>
 			<Copied text={text} />

@@ -43,7 +43,7 @@ export function Commands({ id }: { id: string }) {
 								{ago(c.started_at)}
 							</span>
 						</summary>
-						<pre class="logs" tabIndex={0} aria-label="Output">
+						<pre class="logs" role="group" tabIndex={0} aria-label="Output">
 							{[partOf(c.stdout, c.stdout_encoding, c.stdout_bytes), partOf(c.stderr, c.stderr_encoding, c.stderr_bytes)].filter(Boolean).join("\n") || "It has printed nothing."}
 						</pre>
 					</details>

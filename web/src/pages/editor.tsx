@@ -97,7 +97,7 @@ export function Editor({ name, text, readOnly, takesFocus, onDirty, onSave, onRe
 					syntaxHighlighting(defaultHighlightStyle, { fallback: true }),
 					EditorState.readOnly.of(readOnly),
 					EditorState.lineSeparator.of(text.includes("\r\n") ? "\r\n" : "\n"),
-					EditorView.contentAttributes.of({ "aria-label": `Text of ${name}` }),
+					EditorView.contentAttributes.of({ "aria-label": `Text of ${name}`, tabindex: "0" }),
 					EditorView.updateListener.of((u) => {
 						if (!u.docChanged) return;
 						const same = u.state.doc.eq(original);

@@ -1,37 +1,27 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { ArrowLeft, ArrowUp, Download, Ellipsis, File as FileIcon, FileSymlink, Folder, FolderOpen, FolderPlus, Pencil, RefreshCw, Save, Trash, Upload } from "lucide-preact";
+import { signal } from "@preact/signals";
+import { ArrowUp, Download, Ellipsis, File as FileIcon, FileSymlink, Folder, FolderOpen, FolderPlus, Pencil, RefreshCw, Trash, Upload, X } from "lucide-preact";
 import { api, textOf, type File as Entry, type Sandbox } from "../api";
 import { canWrite, useData } from "../data";
 import { ago, bytes, plural } from "../format";
-import { lazy } from "../lazy";
-import { deleteLater, finishDeletions, hidden, showError, toast } from "../messages";
-import { ask, Bone, Button, Empty, Field, FormModal, Menu, Notice, SearchField } from "../ui";
+import { deleteLater, finishDeletions, hidden, showError } from "../messages";
+import { inside, isFolder, join, keyOf, parent, sorted } from "../paths";
 import { Rows } from "../rows";
+import { ask, Bone, Button, Empty, Field, FormModal, Menu, Notice, SearchField } from "../ui";
+import { type Item, itemsOf, upload, uploads } from "../uploads";
+import { download, OpenFile } from "./file";
 import { Rename } from "./rename";
+import { Tree } from "./tree";
 
-const Editor = lazy(() => import("./editor").then((m) => m.Editor));
-
-/** maxText is the size in bytes of the largest file that the editor opens. */
-const maxText = 2 << 20;
-const maxUpload = 100 << 20;
 /** manyEntries is the size of a folder that has a field to find entries. */
 const manyEntries = 50;
 /** above is the row of the folder above. */
 const above = { path: ".." } as Entry;
 
-const join = (dir: string, name: string) => (dir === "/" ? `/${name}` : `${dir}/${name}`);
-const parent = (path: string) => path.replace(/\/[^/]*$/, "") || "/";
-const isFolder = (e: Entry) => e.type === "directory";
-const byName = new Intl.Collator(undefined, { numeric: true }).compare;
-
-export async function download(id: string, path: string, name: string) {
-	const url = URL.createObjectURL(await (await api.read(id, path)).blob());
-	const a = document.createElement("a");
-	a.href = url;
-	a.download = name;
-	a.click();
-	setTimeout(() => URL.revokeObjectURL(url), 60000);
-}
+/** wide: there is room for the tree of folders. The list alone shows all folders too. */
+const wideWindow = matchMedia("(min-width: 960px)");
+const wide = signal(wideWindow.matches);
+wideWindow.addEventListener("change", () => (wide.value = wideWindow.matches));
 
 export function Files({ box: b }: { box: Sandbox }) {
 	const query = new URLSearchParams(location.search);
@@ -41,16 +31,14 @@ export function Files({ box: b }: { box: Sandbox }) {
 	const [renaming, setRenaming] = useState<Entry | null>(null);
 	const [focus, setFocus] = useState(""); // path of the entry that gets the focus next
 	const [drop, setDrop] = useState(false);
-	const [busy, setBusy] = useState("");
 	const [find, setFind] = useState("");
 	const dirty = useRef(false);
 	const moved = useRef(false); // the open file was renamed; the focus is in the folder
 	const picker = useRef<HTMLInputElement>(null);
-	const { value: all, error, reload } = useData(`sandbox/${b.id}/files${dir}`, (api) => api.list(b.id, dir));
-	const keyOf = (path: string) => `sandbox/${b.id}/files${path}`;
-	const sorted = useMemo(() => all && [...all].sort((x, y) => Number(isFolder(y)) - Number(isFolder(x)) || byName(x.name, y.name)), [all]);
+	const { value: all, error, reload } = useData(keyOf(b.id, dir), (api) => api.list(b.id, dir));
+	const inOrder = useMemo(() => all && sorted(all), [all]);
 	const wanted = find.trim().toLowerCase();
-	const entries = sorted?.filter((e) => e.name.toLowerCase().includes(wanted) && !hidden(keyOf(e.path)));
+	const entries = inOrder?.filter((e) => e.name.toLowerCase().includes(wanted) && !hidden(keyOf(b.id, e.path)));
 
 	useEffect(() => {
 		const q = new URLSearchParams();
@@ -83,34 +71,24 @@ export function Files({ box: b }: { box: Sandbox }) {
 			setFile(e.path);
 		}
 	};
-	const upload = async (files: File[]) => {
+	const add = async (items: Item[]) => {
+		if (!items.length) return;
 		await finishDeletions(); // they could have the same names
 		const known = new Set((await api.list(b.id, dir)).map((e) => e.name));
-		const doubles = files.filter((f) => known.has(f.name));
-		if (doubles.length && !(await ask({ title: `Replace ${doubles.length === 1 ? doubles[0].name : plural(doubles.length, "file")}?`, text: `${dir} has ${doubles.length === 1 ? "a file" : "files"} of the same name.`, action: "Replace", run: async () => {} }))) return;
-		let done = 0;
-		try {
-			for (const f of files) {
-				if (f.size > maxUpload) throw new Error(`${f.name} is larger than ${bytes(maxUpload)}`);
-				setBusy(`Uploading ${f.name}`);
-				await api.write(b.id, join(dir, f.name), f);
-				done++;
-			}
-		} catch (err) {
-			showError(err);
-		}
-		setBusy("");
-		if (done) toast(`${plural(done, "file")} uploaded to ${dir}`);
+		const doubles = [...new Set(items.map((i) => i.path.split("/")[0]))].filter((name) => known.has(name));
+		const one = doubles.length === 1;
+		if (doubles.length && !(await ask({ title: `Replace ${one ? doubles[0] : plural(doubles.length, "file")}?`, text: `${dir} has ${one ? "an entry" : "entries"} of the same name.`, action: "Replace", run: async () => {} }))) return;
+		await upload(b.id, dir, items);
 		await reload();
 	};
 	const remove = async (e: Entry) => {
-		if (file && (file === e.path || file.startsWith(`${e.path}/`))) {
+		if (file && inside(e.path, file)) {
 			if (!(await leave())) return;
 			setFile(null);
 		}
 		const i = entries!.indexOf(e);
 		setFocus((entries![i + 1] ?? entries![i - 1] ?? above).path);
-		deleteLater(keyOf(e.path), e.name, async () => {
+		deleteLater(keyOf(b.id, e.path), e.name, async () => {
 			await api.rm(b.id, e.path);
 			await reload();
 		});
@@ -118,11 +96,10 @@ export function Files({ box: b }: { box: Sandbox }) {
 	/** rename returns the path of the entry, which is the old one if the user keeps unsaved changes. */
 	const rename = async (e: Entry, name: string) => {
 		const to = join(dir, name);
-		const shows = !!file && (file === e.path || file.startsWith(`${e.path}/`));
+		const shows = !!file && inside(e.path, file);
 		const unsaved = dirty.current;
 		if (shows && !(await leave())) return e.path;
 		try {
-			await finishDeletions();
 			await api.rename(b.id, e.path, to);
 		} catch (err) {
 			dirty.current = unsaved; // the editor still has the text
@@ -136,29 +113,30 @@ export function Files({ box: b }: { box: Sandbox }) {
 		return to;
 	};
 	return (
-		<div class={`files ${file ? "has-file" : ""}`}>
-			<section
-				class={`browser ${drop ? "drop" : ""}`}
-				aria-label="Folder"
-				onDragOver={(e) => {
-					if (!canWrite.value || !e.dataTransfer?.types.includes("Files")) return;
-					e.preventDefault();
-					setDrop(true);
-				}}
-				onDragLeave={(e) => !e.currentTarget.contains(e.relatedTarget as Node) && setDrop(false)}
-				onDrop={(e) => {
-					e.preventDefault();
-					setDrop(false);
-					if (canWrite.value) void upload([...(e.dataTransfer?.files ?? [])]);
-				}}
-			>
+		<div
+			class={`files ${file ? "has-file" : ""} ${wide.value ? "has-tree" : ""}`}
+			onDragOver={(e) => {
+				if (!canWrite.value || !e.dataTransfer?.types.includes("Files")) return;
+				e.preventDefault();
+				setDrop(true);
+			}}
+			onDragLeave={(e) => !e.currentTarget.contains(e.relatedTarget as Node) && setDrop(false)}
+			onDrop={(e) => {
+				if (!drop) return;
+				e.preventDefault();
+				setDrop(false);
+				itemsOf(e.dataTransfer!).then(add).catch(showError);
+			}}
+		>
+			{wide.value && <Tree id={b.id} dir={dir} onEnter={enter} />}
+			<section class={`browser ${drop ? "drop" : ""}`} aria-label="Folder">
 				<div class="browser-bar">
 					<Where dir={dir} onChange={enter} />
 					<Button kind="quiet" small icon={RefreshCw} label="Load again" onClick={() => void reload()} />
 					{canWrite.value && (
 						<>
 							<Button kind="quiet" small icon={FolderPlus} label="New folder" onClick={() => setMaking(true)} />
-							<Button kind="quiet" small icon={Upload} busy={!!busy} label={busy || "Upload files"} onClick={() => picker.current?.click()} />
+							<Button kind="quiet" small icon={Upload} label="Upload files" onClick={() => picker.current?.click()} />
 							<input
 								ref={picker}
 								type="file"
@@ -166,7 +144,7 @@ export function Files({ box: b }: { box: Sandbox }) {
 								hidden
 								aria-label="Files to upload"
 								onChange={(e) => {
-									void upload([...(e.currentTarget.files ?? [])]);
+									add([...(e.currentTarget.files ?? [])].map((file) => ({ path: file.name, file }))).catch(showError);
 									e.currentTarget.value = "";
 								}}
 							/>
@@ -237,9 +215,19 @@ export function Files({ box: b }: { box: Sandbox }) {
 				{entries?.length === 0 && !!find && <Empty icon={FolderOpen} title="No entry matches" />}
 				{all?.length === 0 && (
 					<Empty icon={FolderOpen} title="This folder is empty">
-						{canWrite.value && "Drop files here to upload them."}
+						{canWrite.value && "Drop files or folders here to upload them."}
 					</Empty>
 				)}
+				{uploads.value
+					.filter((u) => u.sandbox === b.id)
+					.map((u) => (
+						<div class="upload" role="group" aria-label="Upload">
+							<span class="cut grow">{u.text}</span>
+							<span class="num dim">{Math.floor(u.part * 100)} %</span>
+							<Button kind="quiet" small icon={X} label="Cancel upload" onClick={u.cancel} />
+							<progress class="bar" max={1} value={u.part} aria-label="Uploaded" />
+						</div>
+					))}
 			</section>
 			<section class="editor" aria-label="File">
 				{file ? (
@@ -311,7 +299,6 @@ function Where({ dir, onChange }: { dir: string; onChange: (to: string) => void 
 
 function NewFolder({ id, dir, onClose, onDone }: { id: string; dir: string; onClose: () => void; onDone: () => Promise<unknown> }) {
 	const create = async (form: FormData) => {
-		await finishDeletions();
 		await api.mkdir(id, join(dir, String(form.get("name"))));
 		await onDone();
 		onClose();
@@ -320,127 +307,5 @@ function NewFolder({ id, dir, onClose, onDone }: { id: string; dir: string; onCl
 		<FormModal title="New folder" action="Create folder" submit={create} onClose={onClose}>
 			<Field label={`Name in ${dir}`}>{(i) => <input id={i} class="input" name="name" required maxLength={255} autocomplete="off" spellcheck={false} />}</Field>
 		</FormModal>
-	);
-}
-
-type Content = { text: string } | { reason: string };
-
-/** load reads a file for the editor, or says why the editor does not open it. */
-async function load(id: string, path: string, signal: AbortSignal): Promise<Content> {
-	const r = await api.read(id, path, signal);
-	const parts: Uint8Array[] = [];
-	let size = 0;
-	const reader = r.body!.getReader();
-	for (;;) {
-		const { done, value } = await reader.read();
-		if (done) break;
-		parts.push(value);
-		size += value.length;
-		if (size > maxText) {
-			void reader.cancel();
-			return { reason: `It is larger than ${bytes(maxText)}. Download it to look at it.` };
-		}
-	}
-	const content = new Uint8Array(size);
-	let at = 0;
-	for (const p of parts) {
-		content.set(p, at);
-		at += p.length;
-	}
-	if (content.subarray(0, 8192).includes(0)) return { reason: "It is a binary file. Download it to look at it." };
-	try {
-		return { text: new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(content) };
-	} catch {
-		return { reason: "Its text is not UTF-8. Download it to look at it." };
-	}
-}
-
-function OpenFile(props: { id: string; path: string; takesFocus: boolean; onDirty: (is: boolean) => void; onSaved: () => void; onClose: () => void }) {
-	const { id, path, onClose } = props;
-	const name = path.split("/").at(-1)!;
-	const [content, setContent] = useState<Content>();
-	const [error, setError] = useState("");
-	const [dirty, setDirty] = useState(false);
-	const [saving, setSaving] = useState(false);
-	const text = useRef<() => string>();
-	const saved = useRef(0); // when the file was read or written, as the server names it
-	const mark = (is: boolean) => {
-		setDirty(is);
-		props.onDirty(is);
-	};
-	const changedAt = async () => (await api.list(id, parent(path))).find((e) => e.path === path)?.modified_at ?? 0;
-
-	useEffect(() => {
-		const stop = new AbortController();
-		Promise.all([load(id, path, stop.signal), changedAt()]).then(
-			([c, at]) => {
-				saved.current = at;
-				if (!stop.signal.aborted) setContent(c);
-			},
-			(err) => !stop.signal.aborted && setError(textOf(err)),
-		);
-		return () => stop.abort();
-	}, []);
-	useEffect(() => {
-		if (!dirty) return;
-		const warn = (e: BeforeUnloadEvent) => e.preventDefault();
-		addEventListener("beforeunload", warn);
-		return () => removeEventListener("beforeunload", warn);
-	}, [dirty]);
-
-	const save = async () => {
-		if (saving || !text.current) return;
-		setSaving(true);
-		try {
-			const value = text.current();
-			const at = await changedAt();
-			const write = async () => {
-				await api.write(id, path, new Blob([value]));
-				saved.current = await changedAt();
-			};
-			if (at > saved.current && saved.current) {
-				if (!(await ask({ title: `Replace ${name}?`, text: "A program or another person has changed this file since you opened it. Your text replaces these changes.", action: "Replace file", run: write }))) return;
-			} else await write();
-			if (text.current() === value) mark(false);
-			toast(`${name} saved`);
-			props.onSaved();
-		} catch (err) {
-			showError(err);
-		} finally {
-			setSaving(false);
-		}
-	};
-
-	return (
-		<>
-			<div class="editor-bar">
-				<Button kind="quiet" small class="back" icon={ArrowLeft} label="Back to the folder" onClick={onClose} />
-				<span class="cut mono" title={path}>
-					{name}
-				</span>
-				{dirty && <span class="tag">not saved</span>}
-				<span class="grow" />
-				<Button kind="quiet" small icon={Download} label={`Download ${name}`} onClick={() => download(id, path, name).catch(showError)} />
-				{canWrite.value && content && "text" in content && (
-					<Button small kind={dirty ? "primary" : undefined} icon={Save} busy={saving} disabled={!dirty} onClick={save} title="Ctrl+S">
-						Save
-					</Button>
-				)}
-			</div>
-			{error && (
-				<div class="inner">
-					<Notice>{error}</Notice>
-				</div>
-			)}
-			{!content && !error && <div class="editor-host" aria-busy="true" />}
-			{content && "reason" in content && (
-				<Empty icon={FileIcon} title={`The editor can't open ${name}`} actions={<Button icon={Download} onClick={() => download(id, path, name).catch(showError)}>Download</Button>}>
-					{content.reason}
-				</Empty>
-			)}
-			{content && "text" in content && (
-				<Editor name={name} text={content.text} readOnly={!canWrite.value} takesFocus={props.takesFocus} onDirty={mark} onSave={() => void save()} onReady={(get: () => string) => (text.current = get)} />
-			)}
-		</>
 	);
 }

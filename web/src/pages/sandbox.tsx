@@ -9,7 +9,7 @@ import { lazy } from "../lazy";
 import { go, part } from "../router";
 import { tabs } from "../tabs";
 import { ask, Bone, Button, Copied, Empty, Fact, Menu, Notice, Status, Table } from "../ui";
-import { Actions, ApiRequest, useToggle } from "./sandboxes";
+import { Actions, ApiRequest, isToggled, toggle } from "./sandboxes";
 
 const Files = lazy(() => import("./files").then((m) => m.Files));
 const Terminals = lazy(() => import("./terminals").then((m) => m.Terminals));
@@ -34,7 +34,8 @@ export function SandboxPage() {
 	const tab = part(2);
 	const { value: b, error } = useData(`sandbox/${id}`, (api) => api.sandbox(id), activity);
 	useActivity(id, b?.status === "running");
-	const [busy, toggle] = useToggle(b);
+	const busy = isToggled(id);
+	const change = () => b && toggle(b);
 	const name = b ? nameOf(b) : id;
 	useEffect(() => {
 		document.title = `${name} · pyro`;
@@ -74,12 +75,12 @@ export function SandboxPage() {
 				</div>
 				<div class="row">
 					{canWrite.value && b?.status === "running" && (
-						<Button icon={Pause} busy={busy} onClick={toggle}>
+						<Button icon={Pause} busy={busy} onClick={change}>
 							Pause
 						</Button>
 					)}
 					{canWrite.value && b?.status === "paused" && (
-						<Button kind="primary" icon={Play} busy={busy} onClick={toggle}>
+						<Button kind="primary" icon={Play} busy={busy} onClick={change}>
 							Resume
 						</Button>
 					)}
@@ -104,7 +105,7 @@ export function SandboxPage() {
 			)}
 			{tab === "" && <Overview id={id} box={b} />}
 			{awake ? (
-				<Awake box={b} what={tab} resume={toggle} busy={busy}>
+				<Awake box={b} what={tab} resume={change} busy={busy}>
 					{view}
 				</Awake>
 			) : (

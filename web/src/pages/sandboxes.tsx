@@ -1,12 +1,13 @@
+import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
 import { Box, CornerDownRight, Ellipsis, GitFork, Layers, Pause, Play, Plus, SearchX, SquareTerminal, Trash } from "lucide-preact";
 import { api, newRequestKey, textOf, type Sandbox } from "../api";
 import { activity, canWrite, hrefOf, nameOf, reload, useSandboxes } from "../data";
 import { ago, cores, exact, megabytes } from "../format";
-import { deleteLater } from "../messages";
+import { deleteLater, showError } from "../messages";
 import { go } from "../router";
 import { Rows, type RowProps } from "../rows";
-import { ask, Bone, Button, Empty, Field, Menu, Notice, PageHead, SearchField, Segments, Snippet, Status, useAction } from "../ui";
+import { ask, Bone, Button, Empty, Field, Menu, Notice, PageHead, SearchField, Segments, Snippet, Status } from "../ui";
 import { Create } from "./create";
 
 type Filter = "all" | "running" | "paused" | "other";
@@ -109,7 +110,7 @@ export function ApiRequest({ title, label, path, body }: { title: string; label:
 function Row({ box: b, depth, row }: { box: Sandbox; depth: number; row: RowProps }) {
 	const name = nameOf(b);
 	const href = hrefOf(b.id);
-	const [busy, toggle] = useToggle(b);
+	const busy = isToggled(b.id);
 	return (
 		<li class="box" {...row} style={{ ...row.style, "--indent": `${Math.min(depth, 5) * 20}px` }}>
 			<a class="box-name" href={href}>
@@ -128,8 +129,8 @@ function Row({ box: b, depth, row }: { box: Sandbox; depth: number; row: RowProp
 				{ago(b.last_active_at ?? b.created_at)}
 			</span>
 			<span class="box-actions">
-				{canWrite.value && b.status === "running" && <Button kind="quiet" small icon={Pause} busy={busy} label={`Pause ${name}`} onClick={toggle} />}
-				{canWrite.value && b.status === "paused" && <Button kind="quiet" small icon={Play} busy={busy} label={`Resume ${name}`} onClick={toggle} />}
+				{canWrite.value && b.status === "running" && <Button kind="quiet" small icon={Pause} busy={busy} label={`Pause ${name}`} onClick={() => toggle(b)} />}
+				{canWrite.value && b.status === "paused" && <Button kind="quiet" small icon={Play} busy={busy} label={`Resume ${name}`} onClick={() => toggle(b)} />}
 				<Menu label={`More actions for ${name}`} icon={Ellipsis} small>
 					<button type="button" onClick={() => go(`${href}/terminal`)}>
 						<SquareTerminal size={16} aria-hidden />
@@ -162,16 +163,16 @@ export function Actions({ box: b, onDeleted }: { box: Sandbox; onDeleted?: () =>
 	);
 }
 
-/** useToggle returns a function that pauses or resumes a sandbox. */
-export function useToggle(b: Sandbox | undefined): [boolean, () => Promise<void>] {
-	return useAction(async () => {
-		if (!b) return;
-		try {
-			await (b.status === "running" ? api.pause(b.id) : api.resume(b.id));
-		} finally {
-			await reload("sandbox");
-		}
-	});
+const toggled = signal<string[]>([]);
+/** isToggled reports whether toggle still works on the sandbox with an ID. */
+export const isToggled = (id: string) => toggled.value.includes(id);
+
+/** toggle pauses a running sandbox, and resumes another one. A toast shows its error. */
+export async function toggle(b: Sandbox) {
+	toggled.value = [...toggled.value, b.id];
+	await (b.status === "running" ? api.pause(b.id) : api.resume(b.id)).catch((err) => err.status !== 401 && showError(err));
+	await reload("sandbox");
+	toggled.value = toggled.value.filter((id) => id !== b.id);
 }
 
 /** askFork copies a sandbox if the user confirms it. A running one is copied with its programs. */

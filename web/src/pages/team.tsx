@@ -183,7 +183,7 @@ export function Usage() {
 							<div class="faint small">{name}</div>
 							<div class="value num">{quota.value ? format(used) : <Bone w={80} h={24} />}</div>
 							<div class="faint small num">{quota.value ? (limit ? `of ${format(limit)}` : "No limit") : <Bone w={60} />}</div>
-							{!!limit && <progress max={limit} value={used} aria-label={`${name}: ${format(used)} of ${format(limit)}`} />}
+							{!!limit && <progress class="bar" max={limit} value={used} aria-label={`${name}: ${format(used)} of ${format(limit)}`} />}
 						</div>
 					);
 				})}

@@ -118,7 +118,7 @@ function Patch({ text }: { text: string }) {
 	const lines = text.split("\n", maxLines);
 	const kind = (l: string) => (/^(diff|index|---|\+\+\+|new |deleted |old |similarity|rename)/.test(l) ? "meta" : l.startsWith("@@") ? "hunk" : l.startsWith("+") ? "plus" : l.startsWith("-") ? "minus" : "");
 	return (
-		<pre class="patch" tabIndex={0} aria-label="Patch">
+		<pre class="patch" role="group" tabIndex={0} aria-label="Patch">
 			{lines.map((l) => (
 				<span class={kind(l)}>{`${l}\n`}</span>
 			))}
@@ -305,7 +305,7 @@ function Logs({ id, service, onClose }: { id: string; service: Service; onClose:
 	return (
 		<Modal title={`Logs of ${service.service_name}`} class="large" onClose={onClose}>
 			{error && <Notice>{textOf(error)}</Notice>}
-			<pre class="logs" tabIndex={0} aria-label="Output">
+			<pre class="logs" role="group" tabIndex={0} aria-label="Output">
 				{value ? [value.stdout, value.stderr].filter(Boolean).join("\n") || "It has printed nothing." : " "}
 			</pre>
 		</Modal>

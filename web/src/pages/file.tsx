@@ -1,0 +1,147 @@
+// A file of a sandbox in the editor.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { ArrowLeft, Download, File as FileIcon, Save } from "lucide-preact";
+import { api, textOf } from "../api";
+import { canWrite } from "../data";
+import { bytes } from "../format";
+import { lazy } from "../lazy";
+import { showError, toast } from "../messages";
+import { parent } from "../paths";
+import { ask, Button, Empty, Notice } from "../ui";
+
+const Editor = lazy(() => import("./editor").then((m) => m.Editor));
+
+/** maxText is the size in bytes of the largest file that the editor opens. */
+const maxText = 2 << 20;
+
+export async function download(id: string, path: string, name: string) {
+	const url = URL.createObjectURL(await (await api.read(id, path)).blob());
+	const a = document.createElement("a");
+	a.href = url;
+	a.download = name;
+	a.click();
+	setTimeout(() => URL.revokeObjectURL(url), 60000);
+}
+
+type Content = { text: string } | { reason: string };
+
+/** load reads a file for the editor, or says why the editor does not open it. */
+async function load(id: string, path: string, signal: AbortSignal): Promise<Content> {
+	const r = await api.read(id, path, signal);
+	const parts: Uint8Array[] = [];
+	let size = 0;
+	const reader = r.body!.getReader();
+	for (;;) {
+		const { done, value } = await reader.read();
+		if (done) break;
+		parts.push(value);
+		size += value.length;
+		if (size > maxText) {
+			void reader.cancel();
+			return { reason: `It is larger than ${bytes(maxText)}. Download it to look at it.` };
+		}
+	}
+	const content = new Uint8Array(size);
+	let at = 0;
+	for (const p of parts) {
+		content.set(p, at);
+		at += p.length;
+	}
+	if (content.subarray(0, 8192).includes(0)) return { reason: "It is a binary file. Download it to look at it." };
+	try {
+		return { text: new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(content) };
+	} catch {
+		return { reason: "Its text is not UTF-8. Download it to look at it." };
+	}
+}
+
+/** OpenFile shows a file, and saves it. */
+export function OpenFile(props: { id: string; path: string; takesFocus: boolean; onDirty: (is: boolean) => void; onSaved: () => void; onClose: () => void }) {
+	const { id, path, onClose } = props;
+	const name = path.split("/").at(-1)!;
+	const [content, setContent] = useState<Content>();
+	const [error, setError] = useState("");
+	const [dirty, setDirty] = useState(false);
+	const [saving, setSaving] = useState(false);
+	const text = useRef<() => string>();
+	const saved = useRef(0); // when the file was read or written, as the server names it
+	const mark = (is: boolean) => {
+		setDirty(is);
+		props.onDirty(is);
+	};
+	const changedAt = async () => (await api.list(id, parent(path))).find((e) => e.path === path)?.modified_at ?? 0;
+
+	useEffect(() => {
+		const stop = new AbortController();
+		Promise.all([load(id, path, stop.signal), changedAt()]).then(
+			([c, at]) => {
+				saved.current = at;
+				if (!stop.signal.aborted) setContent(c);
+			},
+			(err) => !stop.signal.aborted && setError(textOf(err)),
+		);
+		return () => stop.abort();
+	}, []);
+	useEffect(() => {
+		if (!dirty) return;
+		const warn = (e: BeforeUnloadEvent) => e.preventDefault();
+		addEventListener("beforeunload", warn);
+		return () => removeEventListener("beforeunload", warn);
+	}, [dirty]);
+
+	const save = async () => {
+		if (saving || !text.current) return;
+		setSaving(true);
+		try {
+			const value = text.current();
+			const at = await changedAt();
+			const write = async () => {
+				await api.write(id, path, new Blob([value]));
+				saved.current = await changedAt();
+			};
+			if (at > saved.current && saved.current) {
+				if (!(await ask({ title: `Replace ${name}?`, text: "A program or another person has changed this file since you opened it. Your text replaces these changes.", action: "Replace file", run: write }))) return;
+			} else await write();
+			if (text.current() === value) mark(false);
+			toast(`${name} saved`);
+			props.onSaved();
+		} catch (err) {
+			showError(err);
+		} finally {
+			setSaving(false);
+		}
+	};
+
+	return (
+		<>
+			<div class="editor-bar">
+				<Button kind="quiet" small class="back" icon={ArrowLeft} label="Back to the folder" onClick={onClose} />
+				<span class="cut mono" title={path}>
+					{name}
+				</span>
+				{dirty && <span class="tag">not saved</span>}
+				<span class="grow" />
+				<Button kind="quiet" small icon={Download} label={`Download ${name}`} onClick={() => download(id, path, name).catch(showError)} />
+				{canWrite.value && content && "text" in content && (
+					<Button small kind={dirty ? "primary" : undefined} icon={Save} busy={saving} disabled={!dirty} onClick={save} title="Ctrl+S">
+						Save
+					</Button>
+				)}
+			</div>
+			{error && (
+				<div class="inner">
+					<Notice>{error}</Notice>
+				</div>
+			)}
+			{!content && !error && <div class="editor-host" aria-busy="true" />}
+			{content && "reason" in content && (
+				<Empty icon={FileIcon} title={`The editor can't open ${name}`} actions={<Button icon={Download} onClick={() => download(id, path, name).catch(showError)}>Download</Button>}>
+					{content.reason}
+				</Empty>
+			)}
+			{content && "text" in content && (
+				<Editor name={name} text={content.text} readOnly={!canWrite.value} takesFocus={props.takesFocus} onDirty={mark} onSave={() => void save()} onReady={(get: () => string) => (text.current = get)} />
+			)}
+		</>
+	);
+}
