@@ -246,8 +246,8 @@ func TestLayersAreWhatQEMUTakesThemFor(t *testing.T) {
 	}
 }
 
-// TestForkOwnsSnapshot checks that a fork that is allowed to move a snapshot has its content as
-// volume and as baseline, and that the source is unchanged.
+// TestForkOwnsSnapshot checks a fork that is allowed to move a snapshot. Its volume and its
+// baseline must have the content of the snapshot, and the source must not change.
 func TestForkOwnsSnapshot(t *testing.T) {
 	both(t, func(t *testing.T, f Folder) {
 		d, err := f.Create(t.Context(), seedOf(few))

@@ -190,8 +190,8 @@ func (f Folder) Reset(ctx context.Context, from, of store.Disks, whole bool) (st
 // Fork creates the disks of a new workspace in this folder. Their initial content is a snapshot of
 // another workspace. If that workspace has no machine, d can also be its current disks.
 //
-// If owned is true, d is a snapshot for this fork only. Fork can then move it instead of copying it,
-// also if a later step fails.
+// If owned is true, d is a snapshot for this fork only. Fork can then move it instead of copying
+// it, also if a later step fails.
 func (f Folder) Fork(ctx context.Context, source Folder, d store.Disks, whole, owned bool) (store.Disks, error) {
 	if err := os.MkdirAll(f.Path, 0o700); err != nil {
 		return store.Disks{}, fault.Wrap(err, "fork disks", f.Path)

@@ -49,7 +49,7 @@ func (c *copier) attributes(dst, src int, st *unix.Stat_t) error {
 // attribute copies one extended attribute. It skips attributes that the process is not allowed to
 // set, and attributes that have a meaning only on the host.
 func (c *copier) attribute(dst, src int, name string) error {
-	trusted := strings.HasPrefix(name, "trusted.") // with those of overlays: the copy is stored the same way
+	trusted := strings.HasPrefix(name, "trusted.") // also trusted.overlay: the copy is stored the same way
 	if !xattr.Portable(name) && !trusted || !c.root && !strings.HasPrefix(name, "user.") && !xattr.ACL(name) {
 		return nil
 	}
