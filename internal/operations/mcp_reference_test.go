@@ -23,9 +23,11 @@ const referenceHead = `# Tools for agents
 
 <!-- Generated from the tools: go test ./internal/operations -run TestMCPReference -update -->
 
-~pyro mcp serve~ gives an agent these tools over the Model Context Protocol, versions 2024-11-05 to
-2026-07-28. To connect an agent, see [agents.md](agents.md). For the limits of an agent, see
-[security.md](security.md#agents).
+~pyro mcp serve~ serves these tools over the Model Context Protocol, versions 2024-11-05 to
+2026-07-28. [agents.md](agents.md) shows how to connect an agent, and
+[security.md](security.md#agents) describes what an agent can reach.
+
+Choose a profile with ~--profile~:
 
 | profile | tools | for |
 | --- | --- | --- |
@@ -36,24 +38,26 @@ const referenceHead = `# Tools for agents
 ~command_read~, ~command_wait~, ~command_kill~, ~service_publish~, ~service_unpublish~ and
 ~workspace_sync_pull~.
 
-## Results and errors
+## The project
 
-- **Structured content** has all fields of the result, as in [json.md](json.md) and in the tool's output
-  schema. **Text** is a short form for a model, such as the exit code and output of a command. Both
-  contain the output, because some clients give their model only the text, and others only the
-  structured content.
-- **Errors** are results with ~isError~ and the fields ~error~, ~kind~ and ~hint~. The kinds are in
-  [json.md](json.md#errors). A hint names a tool to call, or an action for the user.
-- **Arguments.** Null counts as a missing argument, and 30.0 as the integer 30. An error names the
-  argument: ~timeout_seconds: want an integer, got a string~.
-- A tool that is not in the profile is a protocol error, -32602.
-- **Progress.** If the client sends a progress token, it receives the steps of preparations and the
-  last KiB of output, once a second. During silence, it receives a message every 10 seconds.
-- **Log.** If the client sets a log level, it receives the steps with level ~info~, and weak
-  isolation with level ~warning~.
-- **Cancelling.** If a call is cancelled, or its client disconnects, its command ends too. On stdio,
-  a client that still reads gets the answers to all calls that it sent, for up to an hour.
-  Workspaces, services, shells and commands of ~command_start~ keep running.
+A server has a project if you start it in a git checkout or with ~--project-path~. The description
+of ~workspace_create~ then names the project. If the agent gives no ~seed_path~, the new workspace
+begins with a copy of the project.
+
+## Arguments
+
+A null argument counts as missing, and 30.0 counts as the integer 30. pyro checks all arguments
+before it starts anything. An error names the argument: ~timeout_seconds: want an integer, got a
+string~.
+
+## Results
+
+A result has two forms:
+
+- **Structured content** has all fields, as in [json.md](json.md) and in the tool's output schema.
+- **Text** is short and for a model, such as the exit code and the output of a command.
+
+Both contain the output, because some clients show their model only one of them.
 
 pyro shortens long results and marks the omission:
 
@@ -62,30 +66,40 @@ pyro shortens long results and marks the omission:
 | output of programs | the first 8 KiB and the last 24 KiB |
 | bytes that are not UTF-8 | the first 32 KiB of base64 |
 | lists | 1,000 entries and 128 KiB |
-| history | the last commands |
+| history | the last commands, with the first and last 2 KiB of their output |
 | the whole result | 1 MiB |
+
+## Errors
+
+If a call fails, its result has ~isError~ and the fields ~error~, ~kind~ and ~hint~.
+[json.md](json.md#errors) lists the kinds. A hint names a tool to call, or an action for the user.
+
+A call of a tool that the profile does not have is a protocol error, -32602.
+
+## Progress, logs and cancellation
+
+- **Progress.** If a call has a progress token, the client receives the steps of preparations and the
+  last KiB of output, once a second. If nothing is new, it receives a message every 10 seconds.
+- **Log.** If the client sets a log level, it receives the steps with level ~info~, and weak
+  isolation with level ~warning~.
+- **Cancellation.** If a client cancels a call or disconnects, the command of the call ends too. On
+  stdio, a client can close pyro's input and still read the answers to its calls, for up to an hour.
+  Workspaces, services, shells and commands of ~command_start~ keep running.
 
 ## Protocol
 
-- On stdio, pyro answers an invalid line or a batch with one error, and then continues with the next
-  line.
-- Over HTTP, a refused message gets a JSON-RPC error. The status is 200 for an unknown method, and 400
-  for all others.
+- On stdio, pyro answers an invalid line or a batch with one error and continues with the next line.
+- Over HTTP, a refused message gets a JSON-RPC error. The status is 200 for an unknown method, and
+  400 for all others.
 - An id is a string, or an integer between -2^53 and 2^53. A message has at most 34 MiB.
-- The HTTP server handles 256 requests at once and 1,000 sessions. It forgets a session after an hour
-  of silence.
-
-## The project
-
-A server that starts in a git checkout, or with ~--project-path~, has a project. If the arguments of
-~workspace_create~ have no ~seed_path~, the workspace begins with a copy of the project. The tool's
-description then names the project.
+- The HTTP server handles 256 requests at once and has at most 1,000 sessions. It forgets a session
+  that was silent for an hour.
 
 ## Tools
 
-Paths "of the host" are paths of the computer that pyro runs on. Each tool has these properties:
+Paths "of the host" are paths of the computer that runs pyro. The line below each tool says:
 
-- **read-only**, if it changes nothing;
+- **read-only**, if the tool changes nothing;
 - **only adds**, if it changes nothing that exists;
 - **destructive**, if it can delete or replace files, processes or records;
 - **idempotent**, if a repeated call changes nothing more;
