@@ -494,7 +494,7 @@ type AddedMember struct {
 	Email    string    `json:"email"`
 	JoinedAt time.Time `json:"joined_at"`
 
-	// LoginLink Give it to the new user. It works once. Absent if the user existed
+	// LoginLink A link for the first login of a new user, which works once; absent if the user already existed
 	LoginLink          *string         `json:"login_link,omitempty"`
 	LoginLinkExpiresAt *time.Time      `json:"login_link_expires_at,omitempty"`
 	Name               string          `json:"name"`
@@ -616,16 +616,16 @@ type Error struct {
 type Exec struct {
 	Args *[]string `json:"args,omitempty"`
 
-	// Background Return when it runs
+	// Background Return when the program runs; it continues in the background
 	Background *bool              `json:"background,omitempty"`
 	Cmd        string             `json:"cmd"`
 	Cwd        *string            `json:"cwd,omitempty"`
 	Envs       *map[string]string `json:"envs,omitempty"`
 
-	// Tag In the background: names it in later requests
+	// Tag In the background: a name for later requests
 	Tag *string `json:"tag,omitempty"`
 
-	// TimeoutSec In the foreground: kill it after so many seconds
+	// TimeoutSec In the foreground: the time limit in seconds
 	TimeoutSec *int32 `json:"timeout_sec,omitempty"`
 }
 
@@ -683,7 +683,7 @@ type Fork struct {
 	// Metadata Default: the metadata of the source
 	Metadata *map[string]string `json:"metadata,omitempty"`
 
-	// Snapshot Copy this checkpoint; default: the present state
+	// Snapshot Copy this checkpoint; default: the current state
 	Snapshot *string `json:"snapshot,omitempty"`
 }
 
@@ -728,13 +728,13 @@ type Key struct {
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 	Id        string     `json:"id"`
 
-	// Key The key itself, only in the answer of its creation
+	// Key The key itself; only in the response to its creation
 	Key       *string    `json:"key,omitempty"`
 	KeyPrefix string     `json:"key_prefix"`
 	LastUsed  *time.Time `json:"last_used,omitempty"`
 	Name      string     `json:"name"`
 
-	// Scopes Empty: everything that a member does
+	// Scopes Empty: everything that a member is allowed to do
 	Scopes *[]string `json:"scopes"`
 	TeamId string    `json:"team_id"`
 }
@@ -828,10 +828,10 @@ type MeDeleteRequest struct {
 
 // MePasswordRequest defines model for Me-passwordRequest.
 type MePasswordRequest struct {
-	// ConfirmPassword If it is present, it must be equal to new_password
+	// ConfirmPassword If present, it must equal new_password
 	ConfirmPassword *string `json:"confirm_password,omitempty"`
 
-	// CurrentPassword Needed if the user has a password
+	// CurrentPassword Required if the user has a password
 	CurrentPassword *string `json:"current_password,omitempty"`
 	NewPassword     string  `json:"new_password"`
 }
@@ -905,17 +905,17 @@ type Name struct {
 type NewSandbox struct {
 	DiskMb *int64 `json:"disk_mb,omitempty"`
 
-	// Envs Variables of all its programs
+	// Envs Environment variables of all its programs
 	Envs     *map[string]string `json:"envs,omitempty"`
 	MemoryMb *int64             `json:"memory_mb,omitempty"`
 
-	// Metadata Texts of the caller; pyro does not use them
+	// Metadata Your own labels; pyro does not use them
 	Metadata *map[string]string `json:"metadata,omitempty"`
 
 	// Template A template, or an environment such as debian:12
 	Template *string `json:"template,omitempty"`
 
-	// TimeoutSec Pause it after so many seconds without use; 0: never
+	// TimeoutSec Seconds without use until the sandbox is paused; 0: it is never paused
 	TimeoutSec *int64 `json:"timeout_sec,omitempty"`
 	Vcpus      *int64 `json:"vcpus,omitempty"`
 }
@@ -955,7 +955,7 @@ type Point struct {
 type Port struct {
 	Port int64 `json:"port"`
 
-	// Public Everybody who knows the address may open it
+	// Public Everybody who knows the address can open it
 	Public bool `json:"public"`
 
 	// Url Example: http://8000-cl-123.localhost:8080/
@@ -1353,10 +1353,10 @@ type Sandbox struct {
 	CreatedAt time.Time `json:"created_at"`
 	DiskMb    int64     `json:"disk_mb"`
 
-	// GuestIp Empty: only the host can reach a sandbox
+	// GuestIp Always empty, because only the host can reach a sandbox
 	GuestIp string `json:"guest_ip"`
 
-	// HostIp Empty, see guest_ip
+	// HostIp Always empty: see guest_ip
 	HostIp       string            `json:"host_ip"`
 	Id           string            `json:"id"`
 	LastActiveAt *time.Time        `json:"last_active_at,omitempty"`
@@ -1364,13 +1364,13 @@ type Sandbox struct {
 	MemoryMb     int64             `json:"memory_mb"`
 	Metadata     map[string]string `json:"metadata"`
 
-	// ParentId The sandbox that this is a fork of
+	// ParentId The source of the fork, if the sandbox is one
 	ParentId  *string       `json:"parent_id,omitempty"`
 	StartedAt *time.Time    `json:"started_at,omitempty"`
 	Status    SandboxStatus `json:"status"`
 	Template  string        `json:"template"`
 
-	// TimeoutSec Pause it after so many seconds without use; 0: never
+	// TimeoutSec Seconds without use until the sandbox is paused; 0: it is never paused
 	TimeoutSec int64 `json:"timeout_sec"`
 	Vcpus      int64 `json:"vcpus"`
 }
@@ -1417,7 +1417,7 @@ type ServicePorts struct {
 
 // SnapshotsCreateRequest defines model for Snapshots-createRequest.
 type SnapshotsCreateRequest struct {
-	// FilesOnly Drop the processes: new sandboxes boot
+	// FilesOnly Leave out the processes: new sandboxes boot
 	FilesOnly *bool `json:"files_only,omitempty"`
 
 	// Name Letters, digits, '.', '_' and '-'; empty: a random name
@@ -1498,25 +1498,25 @@ type TeamQuota struct {
 type Template struct {
 	CreatedAt *time.Time `json:"created_at,omitempty"`
 
-	// MemoryMb 0: as the request for a sandbox says
+	// MemoryMb 0: the request for a sandbox decides
 	MemoryMb int64             `json:"memory_mb"`
 	Metadata map[string]string `json:"metadata"`
 	Name     string            `json:"name"`
 
-	// Platform It belongs to the hosts: every team can use it, and nobody can delete it
+	// Platform It belongs to the hosts: every team can use it, and no user can delete it
 	Platform bool `json:"platform"`
 
 	// SizeBytes On the disk of the host; 0: unknown
 	SizeBytes int64 `json:"size_bytes"`
 
-	// Type snapshot: with the processes of a sandbox, which go on in each new sandbox; base: only files
+	// Type snapshot: has processes, which continue in each new sandbox; base: has only files
 	Type TemplateType `json:"type"`
 
-	// Vcpus 0: as the request for a sandbox says
+	// Vcpus 0: the request for a sandbox decides
 	Vcpus int64 `json:"vcpus"`
 }
 
-// TemplateType snapshot: with the processes of a sandbox, which go on in each new sandbox; base: only files
+// TemplateType snapshot: has processes, which continue in each new sandbox; base: has only files
 type TemplateType string
 
 // Usage defines model for Usage.
@@ -1550,7 +1550,7 @@ type EventsParams struct {
 	// After Begin after the event with this ID; default: with the next event
 	After *string `form:"after,omitempty" json:"after,omitempty"`
 
-	// Follow Wait for new events; false: end after those that there are
+	// Follow Wait for new events; false: end after the stored events
 	Follow *bool `form:"follow,omitempty" json:"follow,omitempty"`
 
 	// LastEventID Browsers send it when they connect again; it comes before after
@@ -1637,7 +1637,7 @@ type SandboxesProcessesKillParamsSignal string
 
 // SandboxesProcessesStreamParams defines parameters for SandboxesProcessesStream.
 type SandboxesProcessesStreamParams struct {
-	// StdoutOffset Start at this byte of the standard output; 0: at the oldest stored one
+	// StdoutOffset Start at this byte of the standard output; 0: at the oldest stored byte
 	StdoutOffset *int64 `form:"stdout_offset,omitempty" json:"stdout_offset,omitempty"`
 
 	// StderrOffset The same for the standard error
@@ -1870,7 +1870,7 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/api-keys (the `KeysCreate` operationId).
 	KeysCreate(ctx context.Context, body KeysCreateJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// KeysDelete Delete an API key, which ends its use at once; only admins delete keys of others
+	// KeysDelete Delete an API key, which then stops working at once; only admins can delete keys of others
 	//
 	// Corresponds with DELETE /v1/api-keys/{id} (the `KeysDelete` operationId).
 	KeysDelete(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2246,7 +2246,7 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/sandboxes/{id}/pause (the `SandboxesPause` operationId).
 	SandboxesPause(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SandboxesPing Restart the time after which a sandbox is paused
+	// SandboxesPing Count as use of a sandbox, which delays its pause
 	//
 	// Corresponds with POST /v1/sandboxes/{id}/ping (the `SandboxesPing` operationId).
 	SandboxesPing(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2266,14 +2266,14 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/sandboxes/{id}/ports/{port} (the `SandboxesPortsGet` operationId).
 	SandboxesPortsGet(ctx context.Context, id string, port int64, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SandboxesPortsSetWithBody Set whether everybody may open a port
+	// SandboxesPortsSetWithBody Make a port public, or private except for links
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /v1/sandboxes/{id}/ports/{port} (the `SandboxesPortsSet` operationId).
 	SandboxesPortsSetWithBody(ctx context.Context, id string, port int64, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SandboxesPortsSet Set whether everybody may open a port
+	// SandboxesPortsSet Make a port public, or private except for links
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2333,7 +2333,7 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/sandboxes/{id}/resume (the `SandboxesResume` operationId).
 	SandboxesResume(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SandboxesServicePorts List the ports on which services get ready
+	// SandboxesServicePorts List the published ports of services and the ports of their readiness checks
 	//
 	// Corresponds with GET /v1/sandboxes/{id}/service-ports (the `SandboxesServicePorts` operationId).
 	SandboxesServicePorts(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2601,7 +2601,7 @@ func (c *Client) KeysCreate(ctx context.Context, body KeysCreateJSONRequestBody,
 	return c.Client.Do(req)
 }
 
-// KeysDelete Delete an API key, which ends its use at once; only admins delete keys of others
+// KeysDelete Delete an API key, which then stops working at once; only admins can delete keys of others
 //
 // Corresponds with DELETE /v1/api-keys/{id} (the `KeysDelete` operationId).
 func (c *Client) KeysDelete(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3577,7 +3577,7 @@ func (c *Client) SandboxesPause(ctx context.Context, id string, reqEditors ...Re
 	return c.Client.Do(req)
 }
 
-// SandboxesPing Restart the time after which a sandbox is paused
+// SandboxesPing Count as use of a sandbox, which delays its pause
 //
 // Corresponds with POST /v1/sandboxes/{id}/ping (the `SandboxesPing` operationId).
 func (c *Client) SandboxesPing(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3637,7 +3637,7 @@ func (c *Client) SandboxesPortsGet(ctx context.Context, id string, port int64, r
 	return c.Client.Do(req)
 }
 
-// SandboxesPortsSetWithBody Set whether everybody may open a port
+// SandboxesPortsSetWithBody Make a port public, or private except for links
 //
 // Takes any type of body and a specified content type.
 //
@@ -3654,7 +3654,7 @@ func (c *Client) SandboxesPortsSetWithBody(ctx context.Context, id string, port 
 	return c.Client.Do(req)
 }
 
-// SandboxesPortsSet Set whether everybody may open a port
+// SandboxesPortsSet Make a port public, or private except for links
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3814,7 +3814,7 @@ func (c *Client) SandboxesResume(ctx context.Context, id string, reqEditors ...R
 	return c.Client.Do(req)
 }
 
-// SandboxesServicePorts List the ports on which services get ready
+// SandboxesServicePorts List the published ports of services and the ports of their readiness checks
 //
 // Corresponds with GET /v1/sandboxes/{id}/service-ports (the `SandboxesServicePorts` operationId).
 func (c *Client) SandboxesServicePorts(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8044,7 +8044,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/api-keys (the `KeysCreate` operationId).
 	KeysCreateWithResponse(ctx context.Context, body KeysCreateJSONRequestBody, reqEditors ...RequestEditorFn) (*KeysCreateResponse, error)
 
-	// KeysDeleteWithResponse Delete an API key, which ends its use at once; only admins delete keys of others
+	// KeysDeleteWithResponse Delete an API key, which then stops working at once; only admins can delete keys of others
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -8464,7 +8464,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/sandboxes/{id}/pause (the `SandboxesPause` operationId).
 	SandboxesPauseWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*SandboxesPauseResponse, error)
 
-	// SandboxesPingWithResponse Restart the time after which a sandbox is paused
+	// SandboxesPingWithResponse Count as use of a sandbox, which delays its pause
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -8492,14 +8492,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/sandboxes/{id}/ports/{port} (the `SandboxesPortsGet` operationId).
 	SandboxesPortsGetWithResponse(ctx context.Context, id string, port int64, reqEditors ...RequestEditorFn) (*SandboxesPortsGetResponse, error)
 
-	// SandboxesPortsSetWithBodyWithResponse Set whether everybody may open a port
+	// SandboxesPortsSetWithBodyWithResponse Make a port public, or private except for links
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/sandboxes/{id}/ports/{port} (the `SandboxesPortsSet` operationId).
 	SandboxesPortsSetWithBodyWithResponse(ctx context.Context, id string, port int64, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SandboxesPortsSetResponse, error)
 
-	// SandboxesPortsSetWithResponse Set whether everybody may open a port
+	// SandboxesPortsSetWithResponse Make a port public, or private except for links
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -8569,7 +8569,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/sandboxes/{id}/resume (the `SandboxesResume` operationId).
 	SandboxesResumeWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*SandboxesResumeResponse, error)
 
-	// SandboxesServicePortsWithResponse List the ports on which services get ready
+	// SandboxesServicePortsWithResponse List the published ports of services and the ports of their readiness checks
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -12710,7 +12710,7 @@ func (c *ClientWithResponses) KeysCreateWithResponse(ctx context.Context, body K
 	return ParseKeysCreateResponse(rsp)
 }
 
-// KeysDeleteWithResponse Delete an API key, which ends its use at once; only admins delete keys of others
+// KeysDeleteWithResponse Delete an API key, which then stops working at once; only admins can delete keys of others
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13490,7 +13490,7 @@ func (c *ClientWithResponses) SandboxesPauseWithResponse(ctx context.Context, id
 	return ParseSandboxesPauseResponse(rsp)
 }
 
-// SandboxesPingWithResponse Restart the time after which a sandbox is paused
+// SandboxesPingWithResponse Count as use of a sandbox, which delays its pause
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13542,7 +13542,7 @@ func (c *ClientWithResponses) SandboxesPortsGetWithResponse(ctx context.Context,
 	return ParseSandboxesPortsGetResponse(rsp)
 }
 
-// SandboxesPortsSetWithBodyWithResponse Set whether everybody may open a port
+// SandboxesPortsSetWithBodyWithResponse Make a port public, or private except for links
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -13555,7 +13555,7 @@ func (c *ClientWithResponses) SandboxesPortsSetWithBodyWithResponse(ctx context.
 	return ParseSandboxesPortsSetResponse(rsp)
 }
 
-// SandboxesPortsSetWithResponse Set whether everybody may open a port
+// SandboxesPortsSetWithResponse Make a port public, or private except for links
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -13685,7 +13685,7 @@ func (c *ClientWithResponses) SandboxesResumeWithResponse(ctx context.Context, i
 	return ParseSandboxesResumeResponse(rsp)
 }
 
-// SandboxesServicePortsWithResponse List the ports on which services get ready
+// SandboxesServicePortsWithResponse List the published ports of services and the ports of their readiness checks
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -25,7 +25,7 @@ func TestDemo(t *testing.T) {
 		}
 	}
 	r := p.run(nil, "demo")
-	if r.code != 0 || strings.Contains(r.stdout, "failed in") || !regexp.MustCompile(`(?m)^\[summary\] environment=debian:12 isolation=gvisor steps=14 of 14 total=[0-9.]+s: nothing is left$`).MatchString(r.stdout) {
+	if r.code != 0 || strings.Contains(r.stdout, "failed in") || !regexp.MustCompile(`(?m)^\[summary\] environment=debian:12 isolation=gvisor steps=14 of 14 total=[0-9.]+s: nothing remains$`).MatchString(r.stdout) {
 		t.Errorf("%+v", r)
 	}
 	for _, says := range []string{"[14/14] delete: ", "AssertionError: 7.5 != 5", "+    return sum(numbers) / len(numbers)", "the mean is 3.0", "1.1.1.1/443: not reached"} {

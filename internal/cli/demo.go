@@ -92,7 +92,7 @@ func printTour(w io.Writer, r *demo.Report) {
 			done++
 		}
 	}
-	how := "nothing is left"
+	how := "nothing remains"
 	if !r.OK {
 		how = "it was not finished"
 	}

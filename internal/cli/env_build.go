@@ -32,7 +32,7 @@ func newEnvBuild() *cobra.Command {
 		Long: `Build an environment from a Dockerfile. COPY takes files from FOLDER, without those in its
 .dockerignore.
 
-Each step that changes files gives one layer. RUN steps run in a machine, without a network unless
+Each step that changes files makes one layer. RUN steps run in a machine, without a network unless
 --network or --host-network-settings is given. A step with the same inputs as in an earlier build
 is not run again. docs/environments.md lists the supported instructions.`,
 		Example: `  pyro env build -t tool:1 .

@@ -37,7 +37,7 @@ func newEnvPush() *cobra.Command {
 	cmd := command("push ENV [TARGET]", "Write an environment to an OCI registry",
 		`Write an installed environment to an OCI registry, under its own name or as TARGET. Credentials come
 from docker login. The base of the environment is one layer, and each step of its build is another
-one.`,
+layer.`,
 		`  pyro env push registry.example/team/tool:1
   pyro env push tool:1 localhost:5000/tool:1`,
 		func(cmd *cobra.Command, args []string) error {
@@ -59,7 +59,7 @@ one.`,
 func newEnvSave() *cobra.Command {
 	cmd := command("save ENV PATH", "Write an environment as an OCI layout",
 		`Write an installed environment as an OCI layout, which env load, skopeo and buildah can read. If PATH
-ends in .tar, it becomes a tar archive, and otherwise a new folder.`,
+ends in .tar, the layout is a tar archive, otherwise a new folder.`,
 		`  pyro env save tool:1 tool.tar`,
 		func(cmd *cobra.Command, args []string) error {
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, report pyro.ProgressFunc) (*pyro.SavedEnvironment, error) {

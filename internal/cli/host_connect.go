@@ -76,10 +76,10 @@ func hostChange(verb, short, long, example string, names []string, change agenth
 
 func printOutcome(h agenthost.Host, s agenthost.Server, out agenthost.Outcome) error {
 	if out.Already {
-		_, err := fmt.Printf("%s has %q already: %s\n", h.Title, s.Name, s)
+		_, err := fmt.Printf("%s already has %q: %s\n", h.Title, s.Name, s)
 		return err
 	}
-	text := fmt.Sprintf("%s has %q now: %s\nin %s\n", h.Title, s.Name, s, out.File)
+	text := fmt.Sprintf("%s now has %q: %s\nin %s\n", h.Title, s.Name, s, out.File)
 	if out.Previous != "" {
 		text += "previous configuration: " + out.Previous + "\n"
 	}

@@ -40,7 +40,7 @@ send a bearer token. The token is in PYRO_HOST_TOKEN or --token-file; otherwise 
 prints it.
 
 Sandboxes keep running when the server ends. Only these calls remove them: DestroySandbox,
-Terminate, and those that make templates.`,
+Terminate, and the calls that make templates.`,
 		Example: `  pyro host serve --listen 127.0.0.1:8933 --token-file ~/.config/pyro/host-token
   pyro host serve --listen 0.0.0.0:8933 --tls-ca ca.pem --tls-cert server.pem --tls-key server-key.pem`,
 		Args: arguments,

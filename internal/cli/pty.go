@@ -138,7 +138,7 @@ wait. If an agent has the lease, --take takes the lease and returns it at the en
 	}
 	f := cmd.Flags()
 	f.StringVar(&owner, "owner", "", "choose the terminal of this `OWNER`, if several terminals have the same name")
-	f.BoolVar(&take, "take", false, "take the lease from its present client")
+	f.BoolVar(&take, "take", false, "take the lease from its current client")
 	f.StringVar(&key, "detach-key", "ctrl-]", "detach with this `KEY`: ctrl- and a letter or one of [\\]^_")
 	return cmd
 }

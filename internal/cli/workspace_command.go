@@ -124,7 +124,8 @@ func readCommand(cmd *cobra.Command, req pyro.ReadCommandRequest) error {
 
 func newWorkspacePs() *cobra.Command {
 	return onWorkspace("ps ID", "List the running commands of a workspace",
-		"List the commands of exec that have not ended, attached and detached ones. pyro workspace logs also\nlists the ended ones.", "", func(cmd *cobra.Command, args []string) error {
+		`List the commands of exec that have not ended, with and without --detach. pyro workspace logs also
+lists commands that have ended.`, "", func(cmd *cobra.Command, args []string) error {
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.WorkspaceCommands, error) {
 				return p.ListCommands(ctx, args[0])
 			}, func(all *pyro.WorkspaceCommands) error {

@@ -26,7 +26,7 @@ the folder.
 
 In a git checkout, files that git ignores are left out, because they often hold secrets. Tracked
 files and .git are always copied. If git ignores the whole folder, everything is copied.
---include-ignored copies all files. Of a worktree or a submodule, the repository is copied too.
+--include-ignored copies all files. For a worktree or a submodule, pyro also copies the repository.
 
 --disk-mib sets the size of /workspace. If it is full, writes fail with ENOSPC. pyro refuses a seed
 that does not fit.

@@ -133,7 +133,8 @@ probably ended. After input, pyro first waits up to 5 seconds for output, and af
 
 func newShellWrite() *cobra.Command {
 	req, noNewline := pyro.WriteShellRequest{}, false
-	cmd := onPart("write ID SHELL", "Type into a shell", "Type a text and a newline into a shell. The command does not wait for output. It refuses a line of more than 4,095 bytes for a program that reads whole lines.",
+	cmd := onPart("write ID SHELL", "Type into a shell", `Type a text and a newline into a shell. The command does not wait for output. If the program reads
+whole lines, pyro refuses a line of more than 4,095 bytes.`,
 		"  pyro workspace shell write ws-0123456789ab sh-0123456789ab --input 'cd src && ls'",
 		completeShell, func(cmd *cobra.Command, id, shell string) error {
 			if !cmd.Flags().Changed("input") {

@@ -19,7 +19,7 @@ func newWorkspaceSnapshot() *cobra.Command {
 
 func newSnapshotCreate() *cobra.Command {
 	var full bool
-	cmd := onWorkspace("create ID NAME", "Save the present state of a workspace",
+	cmd := onWorkspace("create ID NAME", "Save the current state of a workspace",
 		`Save /workspace under a name, for reset and fork. With --full, also save the root disk, for example
 installed packages. The workspace can be running.`,
 		"  pyro workspace snapshot create ws-0123456789ab before-refactoring",
@@ -90,7 +90,7 @@ func newWorkspaceFork() *cobra.Command {
 	var set []string
 	var idOnly bool
 	cmd := onWorkspace("fork ID", "Create copies of a workspace",
-		`Create workspaces from the present /workspace and root disk of another workspace, or from one of its
+		`Create workspaces from the current /workspace and root disk of another workspace, or from one of its
 snapshots. The first state of a fork is its baseline. With --live, a fork also has the running
 programs of the source workspace. The source workspace pauses briefly and then continues.`,
 		"  pyro workspace fork ws-0123456789ab --count 3 --snapshot before-refactoring --id-only",

@@ -19,7 +19,7 @@ func newWorkspaceStats() *cobra.Command {
 		`Show how much processor time, memory, disk and network workspaces use. Without an ID, show all
 workspaces. A workspace that does not run uses only disk.
 
-CPU is the present load: 100 % is one processor. CPU TIME, SENT and RECEIVED count since the start
+CPU is the current load: 100 % is one processor. CPU TIME, SENT and RECEIVED count since the start
 or the resume of the machine. DISK is the space of all files of the workspace on this host.
 
 With --follow, the table is shown again each second.`,

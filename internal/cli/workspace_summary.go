@@ -17,7 +17,7 @@ import (
 func newWorkspaceSummary() *cobra.Command {
 	return onWorkspace("summary ID", "Show the activity in a workspace and its changes",
 		`Show the activity in a workspace since its creation or last reset: commands, written files, patches,
-syncs, exports, services, shells and snapshots. The latest of each are listed. If the workspace
+syncs, exports, services, shells and snapshots. The list has the latest of each. If the workspace
 runs, the summary also counts the changes of /workspace.`,
 		"  pyro workspace summary ws-0123456789ab",
 		func(cmd *cobra.Command, args []string) error {

@@ -19,8 +19,8 @@ func newSyncPush() *cobra.Command {
 	var req pyro.PushWorkspaceSyncRequest
 	cmd := onWorkspace("push ID SOURCE", "Copy a folder, an archive or a file into a running workspace",
 		`Copy a folder, a .tar, .tar.gz or .tgz archive, or another file into a workspace. Files with the
-same path are replaced; other files stay. Below /workspace, all files are copied or none. As in workspace create,
-files that git ignores are left out, unless git ignores the whole folder.`,
+same path are replaced, and other files stay. In /workspace, pyro copies all files or none. As in
+workspace create, files that git ignores are left out, unless git ignores the whole folder.`,
 		"  pyro workspace sync push ws-0123456789ab ./src --dest src",
 		func(cmd *cobra.Command, args []string) error {
 			req.WorkspaceID, req.SourcePath = args[0], args[1]
@@ -51,13 +51,13 @@ func newSyncPull() *cobra.Command {
 	var req pyro.PullWorkspaceSyncRequest
 	var ours, theirs, merge bool
 	cmd := onWorkspace("pull ID [HOST_PATH]", "Bring the changes of a running workspace back into your project",
-		`Bring back all changes of /workspace since the workspace was created.
-HOST_PATH is a folder of this host; by default it is the folder that the workspace was created from.
-Nothing else in the folder is touched, and no folder named .git. All changes are made or none.
+		`Bring all changes of /workspace since its creation into the folder HOST_PATH of this host. The
+default is the folder that the workspace was created from. pyro makes all changes or none. It
+touches nothing else in the folder, and no folder named .git.
 
-If you have changed the same file, this is a conflict. Then all conflicts are listed and nothing is
-changed, unless --theirs (the workspace), --ours (this host) or --merge decides. --merge marks lines
-that both sides have changed, as git does.
+A file that both you and the workspace have changed is a conflict. pyro then lists all conflicts and
+changes nothing, unless you choose --theirs (the workspace's file), --ours (this host's file) or
+--merge. --merge marks lines that both sides have changed, as git does.
 
 New files that a .gitignore of the workspace ignores are left out.`,
 		`  pyro workspace sync pull ws-0123456789ab --dry-run
@@ -127,11 +127,13 @@ func newWorkspaceExport() *cobra.Command {
 		`Copy a file or folder of a workspace to this host, completely or not at all. The copy belongs to
 you and has no setuid or setgid bits.
 
-If --output exists, --force is necessary. It replaces a file. In a folder it adds and replaces
-files, and deletes none. Folders named .git are left out, because their hooks and settings are
-commands that git runs on this host. With --delete, it also deletes files that the exported folder
-does not have, but never files that git ignores, and nothing named .git. To bring changes back into
-your project, use pyro workspace sync pull.`,
+If --output exists, you need --force. It replaces an existing file. In an existing folder it adds
+and replaces files, and deletes none. It leaves out folders named .git, because git on this host
+would run commands from their hooks and settings.
+
+With --delete, --force also deletes files that the exported folder does not have. It never deletes
+files that git ignores, or anything named .git. To bring changes back into your project, use pyro
+workspace sync pull.`,
 		`  pyro workspace export ws-0123456789ab dist --output ./dist
   pyro workspace export ws-0123456789ab dist --output ./dist --force --delete --dry-run`,
 		func(cmd *cobra.Command, args []string) error {

@@ -19,9 +19,11 @@ func newWorkspaceUpdate() *cobra.Command {
 		`Change the name, the labels and the settings of a workspace.
 
 A running workspace gets a new time to live and a new network policy at once. Connections and
-published ports that the new policy refuses are closed. Processors and memory change at the next
-start, also a network if the workspace has none. A paused workspace keeps these until it is stopped
-and started. The command says which settings wait.
+published ports that the new policy refuses are closed.
+
+New processors and memory take effect at the next start, and so does the first network of a
+workspace without one. A paused workspace must be stopped and started for that. The command lists
+the settings that wait for the next start.
 
 --egress-allow and --egress-deny replace all rules of their kind. --clear-egress removes all rules.`,
 		`  pyro workspace update ws-0123456789ab --name fix-tests --label ticket=42

@@ -42,7 +42,7 @@ func (c *Control) countSentBefore(ctx context.Context, h Host, b store.Sandbox) 
 		err = c.countSent(ctx, b, there[b.ID])
 	}
 	if err != nil {
-		c.log.Warn("count what a sandbox has sent before its end", "sandbox", b.ID, "error", err)
+		c.log.Warn("count the last bytes that a deleted sandbox sent", "sandbox", b.ID, "error", err)
 	}
 }
 

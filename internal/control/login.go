@@ -75,9 +75,9 @@ var (
 	// the kind Permission.
 	ErrUnauthenticated = errors.New("no valid login")
 
-	ErrWrongPassword = errors.New("the present password is wrong")
+	ErrWrongPassword = errors.New("the current password is wrong")
 	ErrDisabled      = errors.New("the account is disabled")
-	ErrNoTeam        = errors.New("you are in no team")
+	ErrNoTeam        = errors.New("you belong to no team")
 	ErrOwnsTeam      = store.ErrOwnsTeam
 )
 
@@ -95,7 +95,7 @@ func (c *Control) NewKey(ctx context.Context, by Actor, name string, scopes []st
 		}
 	}
 	if !expires.IsZero() && !expires.After(now) {
-		return store.Key{}, secret.Value{}, fault.Newf(fault.Invalid, "the key would have expired already")
+		return store.Key{}, secret.Value{}, fault.Newf(fault.Invalid, "the expiry time is in the past")
 	}
 	var random [16]byte
 	rand.Read(random[:])
@@ -244,7 +244,7 @@ func (c *Control) begun(ctx context.Context, v store.Session, token secret.Value
 func (c *Control) SwitchTeam(ctx context.Context, by Actor, token secret.Value, team string) (Session, error) {
 	if _, err := c.store.Member(ctx, team, by.ID); err != nil {
 		if fault.KindOf(err) == fault.NotFound {
-			err = fault.New(fault.NotFound, "switch to team", fault.Printable(team), "you are in no such team")
+			err = fault.New(fault.NotFound, "switch to team", fault.Printable(team), "you belong to no such team")
 		}
 		return Session{}, err
 	}

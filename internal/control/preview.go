@@ -148,7 +148,7 @@ func (v Visitor) Team() bool { return v.Type != store.ActorSystem }
 func (c *Control) Visit(ctx context.Context, id string, port int, p PreviewPass) (Visitor, error) {
 	b, err := c.store.Record(ctx, id)
 	if err == nil && (b.Wanted == store.WantDeleted || !b.Made) {
-		err = fault.New(fault.NotFound, "find sandbox", id, "there is none")
+		err = fault.New(fault.NotFound, "find sandbox", id, "no such sandbox")
 	}
 	if err != nil {
 		return Visitor{}, err

@@ -254,7 +254,7 @@ func (c *Control) changeLocked(ctx context.Context, by Actor, id, action string,
 		return before, err
 	}
 	if before.Wanted == w { // the host agent would answer that all is well
-		return before, fault.New(fault.Precondition, action+" sandbox", id, "it is %s already", before.Status)
+		return before, fault.New(fault.Precondition, action+" sandbox", id, "it is already %s", before.Status)
 	}
 	h, err := c.host(before)
 	if err != nil {

@@ -68,7 +68,7 @@ func (c *Control) first(ctx context.Context) (Actor, error) {
 	}
 	i := slices.IndexFunc(members, func(m store.Member) bool { return m.Role == store.RoleOwner })
 	if i < 0 {
-		return Actor{}, fault.New(fault.Corrupt, "find an owner of team", t.ID, "there is none")
+		return Actor{}, fault.New(fault.Corrupt, "find an owner of team", t.ID, "the team has no owner")
 	}
 	return Actor{Type: store.ActorSystem, ID: members[i].UserID, Name: members[i].Name, TeamID: t.ID}, nil
 }

@@ -69,7 +69,7 @@ type eventsIn struct {
 	withRequest
 	Last   string `header:"Last-Event-ID" maxLength:"20" doc:"Browsers send it when they connect again; it comes before after"`
 	After  string `query:"after" maxLength:"20" doc:"Begin after the event with this ID; default: with the next event"`
-	Follow bool   `query:"follow" default:"true" doc:"Wait for new events; false: end after those that there are"`
+	Follow bool   `query:"follow" default:"true" doc:"Wait for new events; false: end after the stored events"`
 }
 
 func (s *Server) bindEvents() {
@@ -93,7 +93,7 @@ func (s *Server) bindEvents() {
 // streamsEvents describes the answer in the OpenAPI document.
 func streamsEvents(o *huma.Operation) {
 	o.Responses = map[string]*huma.Response{"200": {
-		Description: "Each message has an Event as its data. The message ready says after which event the stream begins. The message gone says that events were missed: list the records anew.",
+		Description: "Each message has an Event as its data. The message ready has the ID of the event before the stream. The message gone means that the stream has missed events: list the records again.",
 		Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
 	}}
 }
@@ -191,7 +191,7 @@ func (e *eventStream) page(ctx context.Context) (more bool, err error) {
 	}
 	if missed {
 		e.after = last
-		return true, e.send("gone", last, map[string]Detail{"error": {Code: "gone", Message: "events were removed before you read them", Hint: "list the records anew; the stream continues after this message"}})
+		return true, e.send("gone", last, map[string]Detail{"error": {Code: "gone", Message: "events were removed before you read them", Hint: "list the records again; the stream continues after this message"}})
 	}
 	for _, v := range all {
 		e.after = v.ID
@@ -206,7 +206,7 @@ func (e *eventStream) page(ctx context.Context) (more bool, err error) {
 func (e *eventStream) allowed() error {
 	now, err := e.server.stillAllowed(e.http, store.RoleViewer)
 	if err == nil && now.TeamID != e.by.TeamID {
-		err = fault.Newf(fault.Permission, "the session acts for another team now")
+		err = fault.Newf(fault.Permission, "the session was switched to another team")
 	}
 	return err
 }

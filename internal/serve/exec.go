@@ -19,9 +19,9 @@ import (
 type Exec struct {
 	Cmd        string            `json:"cmd" minLength:"1" maxLength:"65536"`
 	Args       []string          `json:"args,omitempty"`
-	TimeoutSec int32             `json:"timeout_sec,omitempty" default:"30" minimum:"1" maximum:"86400" doc:"In the foreground: kill it after so many seconds"`
-	Background bool              `json:"background,omitempty" doc:"Return when it runs"`
-	Tag        string            `json:"tag,omitempty" maxLength:"256" doc:"In the background: names it in later requests"`
+	TimeoutSec int32             `json:"timeout_sec,omitempty" default:"30" minimum:"1" maximum:"86400" doc:"In the foreground: the time limit in seconds"`
+	Background bool              `json:"background,omitempty" doc:"Return when the program runs; it continues in the background"`
+	Tag        string            `json:"tag,omitempty" maxLength:"256" doc:"In the background: a name for later requests"`
 	Envs       map[string]string `json:"envs,omitempty"`
 	Cwd        string            `json:"cwd,omitempty"`
 }

@@ -50,6 +50,6 @@ func (s *Server) bindHosts() {
 					return &body[Host]{newHost(h)}, nil
 				}
 			}
-			return nil, newError(fault.New(fault.NotFound, "find host", fault.Printable(in.ID), "there is none"))
+			return nil, newError(fault.New(fault.NotFound, "find host", fault.Printable(in.ID), "no such host"))
 		})
 }

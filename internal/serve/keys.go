@@ -16,11 +16,11 @@ type Key struct {
 	TeamID    string     `json:"team_id"`
 	Name      string     `json:"name"`
 	Prefix    string     `json:"key_prefix"`
-	Scopes    []string   `json:"scopes" doc:"Empty: everything that a member does"`
+	Scopes    []string   `json:"scopes" doc:"Empty: everything that a member is allowed to do"`
 	CreatedAt time.Time  `json:"created_at"`
 	ExpiresAt *time.Time `json:"expires_at,omitempty" doc:"Absent: never"`
 	LastUsed  *time.Time `json:"last_used,omitempty"`
-	Key       string     `json:"key,omitempty" doc:"The key itself, only in the answer of its creation"`
+	Key       string     `json:"key,omitempty" doc:"The key itself; only in the response to its creation"`
 }
 
 func newKey(k store.Key) Key {
@@ -51,7 +51,7 @@ func (s *Server) bindKeys() {
 			found, err := s.control.Keys(ctx, identity(ctx).Actor)
 			return listed(found, err, newKey)
 		})
-	huma.Register(s.api, operation(http.MethodDelete, path+"/{id}", "keys-delete", "Delete an API key, which ends its use at once; only admins delete keys of others", store.RoleMember, byUser, status(http.StatusNoContent)),
+	huma.Register(s.api, operation(http.MethodDelete, path+"/{id}", "keys-delete", "Delete an API key, which then stops working at once; only admins can delete keys of others", store.RoleMember, byUser, status(http.StatusNoContent)),
 		func(ctx context.Context, in *ByID) (*struct{}, error) {
 			return done(s.control.RemoveKey(ctx, identity(ctx), in.ID))
 		})

@@ -78,13 +78,13 @@ func (s *Server) bindMe() {
 		func(ctx context.Context, in *struct {
 			withRequest
 			Body struct {
-				Current string `json:"current_password,omitempty" maxLength:"1024" doc:"Needed if the user has a password"`
+				Current string `json:"current_password,omitempty" maxLength:"1024" doc:"Required if the user has a password"`
 				New     string `json:"new_password" minLength:"8" maxLength:"1024"`
-				Confirm string `json:"confirm_password,omitempty" maxLength:"1024" doc:"If it is present, it must be equal to new_password"`
+				Confirm string `json:"confirm_password,omitempty" maxLength:"1024" doc:"If present, it must equal new_password"`
 			}
 		}) (*withoutBody, error) {
 			if in.Body.Confirm != "" && in.Body.Confirm != in.Body.New {
-				return nil, newError(fault.Newf(fault.Invalid, "the passwords are not equal"))
+				return nil, newError(fault.Newf(fault.Invalid, "the passwords differ"))
 			}
 			by := identity(ctx).Actor
 			return withoutSession(in.http, s.limitLogin(in.http, by.ID, func() error {

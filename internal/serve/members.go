@@ -39,7 +39,7 @@ func newLoginLink(r *http.Request, l control.LoginLink) LoginLink {
 // AddedMember is a new member. If the user is new too, it has a link for their first login.
 type AddedMember struct {
 	Member
-	Link      string     `json:"login_link,omitempty" doc:"Give it to the new user. It works once. Absent if the user existed"`
+	Link      string     `json:"login_link,omitempty" doc:"A link for the first login of a new user, which works once; absent if the user already existed"`
 	ExpiresAt *time.Time `json:"login_link_expires_at,omitempty"`
 }
 

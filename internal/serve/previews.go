@@ -14,7 +14,7 @@ import (
 // Port describes a TCP port of a sandbox that a browser can open.
 type Port struct {
 	Port   int    `json:"port"`
-	Public bool   `json:"public" doc:"Everybody who knows the address may open it"`
+	Public bool   `json:"public" doc:"Everybody who knows the address can open it"`
 	URL    string `json:"url" example:"http://8000-cl-123.localhost:8080/"`
 }
 
@@ -62,7 +62,7 @@ func (s *Server) bindPreviews(base string) {
 			}
 			return &body[Port]{s.newPort(in.http, p)}, nil
 		})
-	huma.Register(s.api, operation(http.MethodPut, one, base+"-ports-set", "Set whether everybody may open a port", store.RoleMember),
+	huma.Register(s.api, operation(http.MethodPut, one, base+"-ports-set", "Make a port public, or private except for links", store.RoleMember),
 		func(ctx context.Context, in *struct {
 			ByPort
 			Body struct {

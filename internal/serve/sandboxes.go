@@ -23,15 +23,15 @@ type Sandbox struct {
 	VCPUs        int64             `json:"vcpus"`
 	MemoryMB     int64             `json:"memory_mb"`
 	DiskMB       int64             `json:"disk_mb"`
-	TimeoutSec   int64             `json:"timeout_sec" doc:"Pause it after so many seconds without use; 0: never"`
-	GuestIP      string            `json:"guest_ip" doc:"Empty: only the host can reach a sandbox"`
-	HostIP       string            `json:"host_ip" doc:"Empty, see guest_ip"`
+	TimeoutSec   int64             `json:"timeout_sec" doc:"Seconds without use until the sandbox is paused; 0: it is never paused"`
+	GuestIP      string            `json:"guest_ip" doc:"Always empty, because only the host can reach a sandbox"`
+	HostIP       string            `json:"host_ip" doc:"Always empty: see guest_ip"`
 	CreatedAt    time.Time         `json:"created_at"`
 	StartedAt    *time.Time        `json:"started_at,omitempty"`
 	LastActiveAt *time.Time        `json:"last_active_at,omitempty"`
 	LastUpdated  time.Time         `json:"last_updated"`
 	Metadata     map[string]string `json:"metadata"`
-	ParentID     string            `json:"parent_id,omitempty" doc:"The sandbox that this is a fork of"`
+	ParentID     string            `json:"parent_id,omitempty" doc:"The source of the fork, if the sandbox is one"`
 }
 
 func newSandbox(b store.Sandbox) Sandbox {
@@ -59,9 +59,9 @@ type NewSandbox struct {
 	VCPUs      int64             `json:"vcpus,omitempty" default:"1" minimum:"1" maximum:"64"`
 	MemoryMB   int64             `json:"memory_mb,omitempty" default:"512" minimum:"128" maximum:"1048576"`
 	DiskMB     int64             `json:"disk_mb,omitempty" default:"5120" minimum:"64" maximum:"16384"`
-	TimeoutSec int64             `json:"timeout_sec,omitempty" default:"0" minimum:"0" maximum:"2147483647" doc:"Pause it after so many seconds without use; 0: never"`
-	Envs       map[string]string `json:"envs,omitempty" doc:"Variables of all its programs"`
-	Metadata   map[string]string `json:"metadata,omitempty" doc:"Texts of the caller; pyro does not use them"`
+	TimeoutSec int64             `json:"timeout_sec,omitempty" default:"0" minimum:"0" maximum:"2147483647" doc:"Seconds without use until the sandbox is paused; 0: it is never paused"`
+	Envs       map[string]string `json:"envs,omitempty" doc:"Environment variables of all its programs"`
+	Metadata   map[string]string `json:"metadata,omitempty" doc:"Your own labels; pyro does not use them"`
 }
 
 // ByID contains the path parameter of requests about a sandbox.
@@ -107,7 +107,7 @@ func (s *Server) bindSandboxes(base string) {
 		func(ctx context.Context, in *ByID) (*body[Sandbox], error) {
 			return answer(s.control.ResumeSandbox(ctx, identity(ctx).Actor, in.ID))
 		})
-	huma.Register(s.api, operation(http.MethodPost, one+"/ping", base+"-ping", "Restart the time after which a sandbox is paused", store.RoleMember, status(http.StatusNoContent)),
+	huma.Register(s.api, operation(http.MethodPost, one+"/ping", base+"-ping", "Count as use of a sandbox, which delays its pause", store.RoleMember, status(http.StatusNoContent)),
 		func(ctx context.Context, in *ByID) (*struct{}, error) {
 			_, err := call(ctx, s, in.ID, hostClient.PingSandbox, &pb.PingSandboxRequest{SandboxId: in.ID})
 			return nil, err

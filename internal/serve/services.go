@@ -48,7 +48,7 @@ func (s *Server) bindServices(base string) {
 		func(in *logQuery) (string, pyro.LogsServiceRequest, pyro.ServiceLogs) {
 			return in.ID, pyro.LogsServiceRequest{ServiceName: in.Name, TailLines: in.TailLines, All: in.All}, pyro.ServiceLogs{}
 		})
-	huma.Register(s.api, operation(http.MethodGet, "/v1/"+base+"/{id}/service-ports", base+"-service-ports", "List the ports on which services get ready", store.RoleViewer),
+	huma.Register(s.api, operation(http.MethodGet, "/v1/"+base+"/{id}/service-ports", base+"-service-ports", "List the published ports of services and the ports of their readiness checks", store.RoleViewer),
 		func(ctx context.Context, in *ByID) (*body[ServicePorts], error) {
 			found, err := callOperation[struct{}, pyro.WorkspaceServices](ctx, s, in.ID, "list_services", false, struct{}{})
 			if err != nil {

@@ -15,12 +15,12 @@ import (
 // Template describes a template of sandboxes.
 type Template struct {
 	Name      string            `json:"name"`
-	Type      string            `json:"type" enum:"base,snapshot" doc:"snapshot: with the processes of a sandbox, which go on in each new sandbox; base: only files"`
-	VCPUs     int64             `json:"vcpus" doc:"0: as the request for a sandbox says"`
-	MemoryMB  int64             `json:"memory_mb" doc:"0: as the request for a sandbox says"`
+	Type      string            `json:"type" enum:"base,snapshot" doc:"snapshot: has processes, which continue in each new sandbox; base: has only files"`
+	VCPUs     int64             `json:"vcpus" doc:"0: the request for a sandbox decides"`
+	MemoryMB  int64             `json:"memory_mb" doc:"0: the request for a sandbox decides"`
 	SizeBytes int64             `json:"size_bytes" doc:"On the disk of the host; 0: unknown"`
 	CreatedAt *time.Time        `json:"created_at,omitempty"`
-	Platform  bool              `json:"platform" doc:"It belongs to the hosts: every team can use it, and nobody can delete it"`
+	Platform  bool              `json:"platform" doc:"It belongs to the hosts: every team can use it, and no user can delete it"`
 	Metadata  map[string]string `json:"metadata"`
 }
 
@@ -46,7 +46,7 @@ func (s *Server) bindSnapshots() {
 			Body      struct {
 				SandboxID string `json:"sandbox_id" minLength:"1" maxLength:"64" doc:"It must be running or paused"`
 				Name      string `json:"name,omitempty" maxLength:"64" doc:"Letters, digits, '.', '_' and '-'; empty: a random name"`
-				FilesOnly bool   `json:"files_only,omitempty" doc:"Drop the processes: new sandboxes boot"`
+				FilesOnly bool   `json:"files_only,omitempty" doc:"Leave out the processes: new sandboxes boot"`
 			}
 		}) (*body[Template], error) {
 			t, err := s.control.CreateTemplate(ctx, identity(ctx).Actor, control.NewTemplate{

@@ -23,7 +23,7 @@ const streamTimeout = 7 * 24 * 3600
 type selected struct {
 	ByID
 	Selector     string `path:"selector" maxLength:"256" doc:"A PID, or a tag"`
-	StdoutOffset int64  `query:"stdout_offset" minimum:"0" doc:"Start at this byte of the standard output; 0: at the oldest stored one"`
+	StdoutOffset int64  `query:"stdout_offset" minimum:"0" doc:"Start at this byte of the standard output; 0: at the oldest stored byte"`
 	StderrOffset int64  `query:"stderr_offset" minimum:"0" doc:"The same for the standard error"`
 }
 

@@ -72,7 +72,7 @@ func own(ctx context.Context, team string) error {
 	if identity(ctx).TeamID == team {
 		return nil
 	}
-	return newError(fault.Newf(fault.Permission, "you act for another team").WithHint("POST /v1/auth/switch-team switches to a team of yours"))
+	return newError(fault.Newf(fault.Permission, "your session is for another team").WithHint("POST /v1/auth/switch-team switches to a team of yours"))
 }
 
 func (s *Server) bindTeams() {

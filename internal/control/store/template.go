@@ -44,7 +44,7 @@ func scanTemplate(r row) (t Template, err error) {
 }
 
 // ErrNameTaken is wrapped by the error of AddTemplate if another template of the team has the name.
-var ErrNameTaken = errors.New("the team has a template with this name")
+var ErrNameTaken = errors.New("the team already has a template with this name")
 
 // AddTemplate adds the record of a template before its host makes it. Exists: the team has a
 // template with this name and overwrite is false. Exists also if another request is making a
@@ -62,7 +62,7 @@ func (s *Store) AddTemplate(ctx context.Context, t Template, overwrite bool) err
 		for _, other := range others {
 			switch {
 			case other.Name != t.Name:
-				return fault.New(fault.Exists, "create template of sandbox", t.SandboxID, "another request makes it the template %s", other.Name)
+				return fault.New(fault.Exists, "create template of sandbox", t.SandboxID, "another request is turning it into the template %s", other.Name)
 			case !overwrite || !other.Made:
 				return fault.New(fault.Exists, "create template", t.Name, "%w", ErrNameTaken).WithHint("use another name, or overwrite=true")
 			}

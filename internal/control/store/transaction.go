@@ -126,7 +126,7 @@ func find[T any](ctx context.Context, from querier, what, id string, scan func(r
 }
 
 func notFound(what, id string) error {
-	return fault.New(fault.NotFound, "find "+what, fault.Printable(id[:min(len(id), 80)]), "there is none")
+	return fault.New(fault.NotFound, "find "+what, fault.Printable(id[:min(len(id), 80)]), "no such %s", what)
 }
 
 // fault converts the databases' errors to faults. Other errors stay unchanged.

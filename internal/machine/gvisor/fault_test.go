@@ -151,7 +151,7 @@ func children() map[string]int {
 func TestMissingHelper(t *testing.T) {
 	t.Setenv("PYRO_RUNSC", filepath.Join(t.TempDir(), "missing"))
 	err := driverIn(t, machinetest.SharedDirs(t)).Prove(t.Context(), nil)
-	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "it is not there") || !strings.Contains(fault.HintOf(err), "PYRO_RUNSC") {
+	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "it does not exist") || !strings.Contains(fault.HintOf(err), "PYRO_RUNSC") {
 		t.Errorf("%v, hint %q", err, fault.HintOf(err))
 	}
 }

@@ -41,7 +41,7 @@ func FindHelper(program string) (Helper, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return Helper{}, missing("find "+HelperName, path, errors.New("it is not there"))
+		return Helper{}, missing("find "+HelperName, path, errors.New("it does not exist"))
 	case err != nil:
 		return Helper{}, missing("find "+HelperName, path, errors.Unwrap(err))
 	case !info.Mode().IsRegular() || info.Mode().Perm()&0o001 == 0:

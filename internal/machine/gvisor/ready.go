@@ -56,7 +56,7 @@ const invalidateTimeout = 10 * time.Second
 
 // Invalidate removes the images for such a machine. Running machines keep the files open.
 func (d *Driver) Invalidate(ctx context.Context, spec machine.Spec) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, invalidateTimeout, errors.New("it is always in use"))
+	ctx, cancel := context.WithTimeoutCause(ctx, invalidateTimeout, errors.New("it was in use all the time"))
 	defer cancel()
 	return errors.Join(d.templates.Retire(ctx, environmentKey(spec)), d.templates.Retire(ctx, d.agentKey()))
 }

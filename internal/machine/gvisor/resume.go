@@ -49,17 +49,17 @@ func (was description) fits(now description) error {
 	case was.Shape.Root != now.Shape.Root:
 		return record.Differs("the environment", was.Shape.Root, now.Shape.Root)
 	case was.Shape.VCPUs != now.Shape.VCPUs:
-		return record.Differs("another number of processors:", was.Shape.VCPUs, now.Shape.VCPUs)
+		return record.Differs("the number of processors", was.Shape.VCPUs, now.Shape.VCPUs)
 	case was.Shape.MemMiB != now.Shape.MemMiB:
-		return record.Differs("another memory size in MiB:", was.Shape.MemMiB, now.Shape.MemMiB)
+		return record.Differs("the memory in MiB", was.Shape.MemMiB, now.Shape.MemMiB)
 	case was.Shape.Network != now.Shape.Network:
-		return record.Differs("a network:", was.Shape.Network, now.Shape.Network)
+		return record.Differs("the network link", was.Shape.Network, now.Shape.Network)
 	case was.Shape.Storage != now.Shape.Storage:
-		return record.Differs("storage:", was.Shape.Storage, now.Shape.Storage)
+		return record.Differs("the storage", was.Shape.Storage, now.Shape.Storage)
 	case was.Helper != now.Helper:
-		return record.Differs("another "+HelperName+":", was.Helper, now.Helper)
+		return record.Differs(HelperName, was.Helper, now.Helper)
 	case was.Agent != now.Agent || was.Images != now.Images:
-		return record.Differs("another pyro:", was.Agent+" "+was.Images, now.Agent+" "+now.Images)
+		return record.Differs("pyro", was.Agent+" "+was.Images, now.Agent+" "+now.Images)
 	}
 	return nil
 }

@@ -14,14 +14,14 @@ func TestResumeMismatch(t *testing.T) {
 		t.Error(err)
 	}
 	for name, change := range map[string]func(*description){
-		"environment": func(d *description) { d.Shape.Root = "sha256:s" },
-		"processors":  func(d *description) { d.Shape.VCPUs = 2 },
-		"memory":      func(d *description) { d.Shape.MemMiB = 512 },
-		"network":     func(d *description) { d.Shape.Network = true },
-		"storage":     func(d *description) { d.Shape.Storage = true },
-		HelperName:    func(d *description) { d.Helper = "j" },
-		"pyro:":       func(d *description) { d.Agent = "b" },
-		"another":     func(d *description) { d.Images = "k" },
+		"environment":  func(d *description) { d.Shape.Root = "sha256:s" },
+		"processors":   func(d *description) { d.Shape.VCPUs = 2 },
+		"memory":       func(d *description) { d.Shape.MemMiB = 512 },
+		"network":      func(d *description) { d.Shape.Network = true },
+		"storage":      func(d *description) { d.Shape.Storage = true },
+		HelperName:     func(d *description) { d.Helper = "j" },
+		"pyro differs": func(d *description) { d.Agent = "b" },
+		"now a k":      func(d *description) { d.Images = "k" },
 	} {
 		now := was
 		change(&now)

@@ -109,7 +109,7 @@ func identityMappings(file string) (all []syscall.SysProcIDMap, err error) {
 	for lines := bufio.NewScanner(bytes.NewReader(b)); lines.Scan(); {
 		var first, outside, n int64
 		if _, err := fmt.Sscan(lines.Text(), &first, &outside, &n); err != nil || first < 0 || n <= 0 || first+n > math.MaxUint32+1 {
-			return nil, fmt.Errorf("%s is not understood: %q", file, lines.Text())
+			return nil, fmt.Errorf("invalid line of %s: %q", file, lines.Text())
 		}
 		all = append(all, syscall.SysProcIDMap{ContainerID: int(first), HostID: int(first), Size: int(n)})
 	}

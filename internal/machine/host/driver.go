@@ -137,7 +137,7 @@ func (p *process) SharedBuffer() *os.File { return nil }
 func (p *process) Phases() []machine.Phase { return p.phases }
 
 // Limits returns an error, because the machine has no limits.
-func (p *process) Limits() error { return errors.New("a process of the host has none") }
+func (p *process) Limits() error { return errors.New("a process of the host has no limits") }
 
 // PID returns the PID of the agent's reaper.
 func (p *process) PID() int { return p.cmd.Process.Pid }

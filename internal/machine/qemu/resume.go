@@ -64,23 +64,23 @@ func (r description) fits(d *Driver, p parts, v verdict, spec machine.Spec) erro
 	case want.Root != is.Root:
 		return record.Differs("the environment", want.Root, is.Root)
 	case want.VCPUs != is.VCPUs:
-		return record.Differs("another number of processors:", want.VCPUs, is.VCPUs)
+		return record.Differs("the number of processors", want.VCPUs, is.VCPUs)
 	case want.MemMiB != is.MemMiB:
-		return record.Differs("another memory size in MiB:", want.MemMiB, is.MemMiB)
+		return record.Differs("the memory in MiB", want.MemMiB, is.MemMiB)
 	case want.Network != is.Network:
-		return record.Differs("a network:", want.Network, is.Network)
+		return record.Differs("the network link", want.Network, is.Network)
 	case want.Storage != is.Storage:
-		return record.Differs("storage:", want.Storage, is.Storage)
+		return record.Differs("the storage", want.Storage, is.Storage)
 	case want.Volume != is.Volume:
-		return record.Differs("a volume:", want.Volume, is.Volume)
+		return record.Differs("the volume", want.Volume, is.Volume)
 	case r.Key.QEMU != key.QEMU:
-		return record.Differs("another QEMU:", r.Key.QEMU, key.QEMU)
+		return record.Differs("QEMU", r.Key.QEMU, key.QEMU)
 	case r.Key.Host != key.Host:
-		return record.Differs("another processor:", fault.Printable(r.Key.Host), key.Host)
+		return record.Differs("the processor", fault.Printable(r.Key.Host), key.Host)
 	case r.Key.Form != key.Form || r.Key.Initramfs != key.Initramfs || hardware(r.Key.Arguments) != hardware(key.Arguments):
-		return record.Differs("another pyro:", r.Key.Form+" "+r.Key.Initramfs, key.Form+" "+key.Initramfs)
+		return record.Differs("pyro", r.Key.Form+" "+r.Key.Initramfs, key.Form+" "+key.Initramfs)
 	case d.cfg.Isolation == machine.TCG && !near(r.TSCKHz, v.TSCKHz):
-		return record.Differs("another processor, with a counter of this many kHz:", r.TSCKHz, v.TSCKHz)
+		return record.Differs("the frequency of the processor in kHz", r.TSCKHz, v.TSCKHz)
 	}
 	return nil
 }
@@ -178,7 +178,7 @@ func (r description) check(ctx context.Context, ram string, devices, overlay *os
 	}
 	if overlay != nil {
 		if r.Overlay == nil {
-			return fault.Newf(fault.Corrupt, "%s does not belong to it", savedOverlay)
+			return fault.Newf(fault.Corrupt, "%s does not belong to this saved machine", savedOverlay)
 		}
 		if err := r.Overlay.Check(ctx, savedOverlay, overlay); err != nil {
 			return err

@@ -77,7 +77,7 @@ func Read(dir, form string, record any) error {
 
 // Differs returns the error for a new machine that does not match the saved one.
 func Differs(what string, was, now any) error {
-	return fault.Newf(fault.Precondition, "it was saved with %s %v, and this is %v", what, was, now)
+	return fault.Newf(fault.Precondition, "%s differs: %v when it was saved, now %v", what, was, now)
 }
 
 // Missing converts an error from opening a file. If the file does not exist, the result has kind

@@ -66,7 +66,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Delete an API key, which ends its use at once; only admins delete keys of others */
+        /** Delete an API key, which then stops working at once; only admins can delete keys of others */
         delete: operations["keys-delete"];
         options?: never;
         head?: never;
@@ -683,7 +683,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Restart the time after which a sandbox is paused */
+        /** Count as use of a sandbox, which delays its pause */
         post: operations["sandboxes-ping"];
         delete?: never;
         options?: never;
@@ -717,7 +717,7 @@ export interface paths {
         };
         /** Return the address of a port */
         get: operations["sandboxes-ports-get"];
-        /** Set whether everybody may open a port */
+        /** Make a port public, or private except for links */
         put: operations["sandboxes-ports-set"];
         post?: never;
         /** Make a port private and end its links */
@@ -853,7 +853,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the ports on which services get ready */
+        /** List the published ports of services and the ports of their readiness checks */
         get: operations["sandboxes-service-ports"];
         put?: never;
         post?: never;
@@ -1151,7 +1151,7 @@ export interface components {
             email: string;
             /** Format: date-time */
             joined_at: string;
-            /** @description Give it to the new user. It works once. Absent if the user existed */
+            /** @description A link for the first login of a new user, which works once; absent if the user already existed */
             login_link?: string;
             /** Format: date-time */
             login_link_expires_at?: string;
@@ -1262,18 +1262,18 @@ export interface components {
         };
         Exec: {
             args?: string[] | null;
-            /** @description Return when it runs */
+            /** @description Return when the program runs; it continues in the background */
             background?: boolean;
             cmd: string;
             cwd?: string;
             envs?: {
                 [key: string]: string;
             };
-            /** @description In the background: names it in later requests */
+            /** @description In the background: a name for later requests */
             tag?: string;
             /**
              * Format: int32
-             * @description In the foreground: kill it after so many seconds
+             * @description In the foreground: the time limit in seconds
              * @default 30
              */
             timeout_sec?: number;
@@ -1329,7 +1329,7 @@ export interface components {
             metadata?: {
                 [key: string]: string;
             };
-            /** @description Copy this checkpoint; default: the present state */
+            /** @description Copy this checkpoint; default: the current state */
             snapshot?: string;
         };
         FormFile: {
@@ -1375,13 +1375,13 @@ export interface components {
              */
             expires_at?: string;
             id: string;
-            /** @description The key itself, only in the answer of its creation */
+            /** @description The key itself; only in the response to its creation */
             key?: string;
             key_prefix: string;
             /** Format: date-time */
             last_used?: string;
             name: string;
-            /** @description Empty: everything that a member does */
+            /** @description Empty: everything that a member is allowed to do */
             scopes: string[] | null;
             team_id: string;
         };
@@ -1458,9 +1458,9 @@ export interface components {
             confirmation: string;
         };
         "Me-passwordRequest": {
-            /** @description If it is present, it must be equal to new_password */
+            /** @description If present, it must equal new_password */
             confirm_password?: string;
-            /** @description Needed if the user has a password */
+            /** @description Required if the user has a password */
             current_password?: string;
             new_password: string;
         };
@@ -1518,7 +1518,7 @@ export interface components {
              * @default 5120
              */
             disk_mb?: number;
-            /** @description Variables of all its programs */
+            /** @description Environment variables of all its programs */
             envs?: {
                 [key: string]: string;
             };
@@ -1527,7 +1527,7 @@ export interface components {
              * @default 512
              */
             memory_mb?: number;
-            /** @description Texts of the caller; pyro does not use them */
+            /** @description Your own labels; pyro does not use them */
             metadata?: {
                 [key: string]: string;
             };
@@ -1538,7 +1538,7 @@ export interface components {
             template?: string;
             /**
              * Format: int64
-             * @description Pause it after so many seconds without use; 0: never
+             * @description Seconds without use until the sandbox is paused; 0: it is never paused
              * @default 0
              */
             timeout_sec?: number;
@@ -1593,7 +1593,7 @@ export interface components {
         Port: {
             /** Format: int64 */
             port: number;
-            /** @description Everybody who knows the address may open it */
+            /** @description Everybody who knows the address can open it */
             public: boolean;
             /** @example http://8000-cl-123.localhost:8080/ */
             url: string;
@@ -1989,9 +1989,9 @@ export interface components {
             created_at: string;
             /** Format: int64 */
             disk_mb: number;
-            /** @description Empty: only the host can reach a sandbox */
+            /** @description Always empty, because only the host can reach a sandbox */
             guest_ip: string;
-            /** @description Empty, see guest_ip */
+            /** @description Always empty: see guest_ip */
             host_ip: string;
             id: string;
             /** Format: date-time */
@@ -2003,7 +2003,7 @@ export interface components {
             metadata: {
                 [key: string]: string;
             };
-            /** @description The sandbox that this is a fork of */
+            /** @description The source of the fork, if the sandbox is one */
             parent_id?: string;
             /** Format: date-time */
             started_at?: string;
@@ -2012,7 +2012,7 @@ export interface components {
             template: string;
             /**
              * Format: int64
-             * @description Pause it after so many seconds without use; 0: never
+             * @description Seconds without use until the sandbox is paused; 0: it is never paused
              */
             timeout_sec: number;
             /** Format: int64 */
@@ -2052,7 +2052,7 @@ export interface components {
             sandbox_id: string;
         };
         "Snapshots-createRequest": {
-            /** @description Drop the processes: new sandboxes boot */
+            /** @description Leave out the processes: new sandboxes boot */
             files_only?: boolean;
             /** @description Letters, digits, '.', '_' and '-'; empty: a random name */
             name?: string;
@@ -2123,14 +2123,14 @@ export interface components {
             created_at?: string;
             /**
              * Format: int64
-             * @description 0: as the request for a sandbox says
+             * @description 0: the request for a sandbox decides
              */
             memory_mb: number;
             metadata: {
                 [key: string]: string;
             };
             name: string;
-            /** @description It belongs to the hosts: every team can use it, and nobody can delete it */
+            /** @description It belongs to the hosts: every team can use it, and no user can delete it */
             platform: boolean;
             /**
              * Format: int64
@@ -2138,13 +2138,13 @@ export interface components {
              */
             size_bytes: number;
             /**
-             * @description snapshot: with the processes of a sandbox, which go on in each new sandbox; base: only files
+             * @description snapshot: has processes, which continue in each new sandbox; base: has only files
              * @enum {string}
              */
             type: "base" | "snapshot";
             /**
              * Format: int64
-             * @description 0: as the request for a sandbox says
+             * @description 0: the request for a sandbox decides
              */
             vcpus: number;
         };
@@ -3564,7 +3564,7 @@ export interface operations {
             query?: {
                 /** @description Begin after the event with this ID; default: with the next event */
                 after?: string;
-                /** @description Wait for new events; false: end after those that there are */
+                /** @description Wait for new events; false: end after the stored events */
                 follow?: boolean;
             };
             header?: {
@@ -3576,7 +3576,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Each message has an Event as its data. The message ready says after which event the stream begins. The message gone says that events were missed: list the records anew. */
+            /** @description Each message has an Event as its data. The message ready has the ID of the event before the stream. The message gone means that the stream has missed events: list the records again. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9601,7 +9601,7 @@ export interface operations {
     "sandboxes-processes-stream": {
         parameters: {
             query?: {
-                /** @description Start at this byte of the standard output; 0: at the oldest stored one */
+                /** @description Start at this byte of the standard output; 0: at the oldest stored byte */
                 stdout_offset?: number;
                 /** @description The same for the standard error */
                 stderr_offset?: number;
