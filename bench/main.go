@@ -4,6 +4,7 @@
 //
 //	make bench
 //	go run ./bench -only exec,files -n 20 -json figures.json
+//	go run ./bench -only trees -curves docs/images/trees.svg
 //	go run ./bench -only pty    needs no machine, but the programs of make build
 package main
 
@@ -55,6 +56,7 @@ type bench struct {
 	isolation pyro.Isolation // isolation level of driver
 	apart     bool           // this process has its own network namespace
 	figures   []Figure
+	growths   []growth
 }
 
 // section is a group of measurements that can be selected.
@@ -96,6 +98,7 @@ func main() {
 	apart := flag.Bool("apart", false, "this process has a network of its own")
 	child := flag.Bool("child", false, "move a large file and print this process's peak memory")
 	peak := flag.String("peak", "", "run the program that follows, its output to this file, and print its peak memory")
+	curves := flag.String("curves", "", "draw the growth of the section trees to this SVG file")
 	out := flag.String("json", "", "write the figures to this file as well")
 	flag.Parse()
 	log.SetFlags(0)
@@ -131,6 +134,11 @@ func main() {
 		}
 	}
 	print(os.Stdout, b.figures)
+	if *curves != "" {
+		if err := drawCurves(*curves, b.growths); err != nil {
+			log.Fatal(err)
+		}
+	}
 	if *out != "" {
 		text, err := json.MarshalIndent(b.figures, "", "  ")
 		if err == nil {

@@ -46,11 +46,12 @@ func (w *workspaces) resetting(id string) func() (float64, error) {
 	}
 }
 
-func (w *workspaces) forking(id string) func() (float64, error) {
+// forking measures forks of a snapshot, or of the running workspace if snapshot is empty.
+func (w *workspaces) forking(id, snapshot string) func() (float64, error) {
 	return func() (float64, error) {
 		var forks *pyro.ForkedWorkspaces
 		took, err := clocked(func() (err error) {
-			forks, err = w.sdk.ForkWorkspace(w.ctx, pyro.ForkWorkspaceRequest{WorkspaceID: id, Snapshot: kept})
+			forks, err = w.sdk.ForkWorkspace(w.ctx, pyro.ForkWorkspaceRequest{WorkspaceID: id, Snapshot: snapshot})
 			return err
 		})
 		if err != nil {
@@ -89,7 +90,7 @@ func (w *workspaces) layered(k kind) error {
 	for _, o := range []struct {
 		name string
 		of   func(id string) func() (float64, error)
-	}{{"snapshot create", w.snapshotting}, {"reset", w.resetting}, {"fork", w.forking}} {
+	}{{"snapshot create", w.snapshotting}, {"reset", w.resetting}, {"fork", func(id string) func() (float64, error) { return w.forking(id, kept) }}} {
 		r, err := w.alternate(min(w.n, 5), o.of(ids[1]), o.of(ids[0]))
 		if err != nil {
 			return err
@@ -119,7 +120,7 @@ func (w *workspaces) copied(k kind) error {
 	if err := w.snapshot(id, kept); err != nil {
 		return err
 	}
-	r, err := w.alternate(w.slow(), w.copying(tree, "-a", "--reflink=auto"), w.creation(k, "", nil), w.snapshotting(id), w.resetting(id), w.forking(id))
+	r, err := w.alternate(w.slow(), w.copying(tree, "-a", "--reflink=auto"), w.creation(k, "", nil), w.snapshotting(id), w.resetting(id), w.forking(id, kept))
 	if err != nil {
 		return err
 	}

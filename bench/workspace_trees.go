@@ -81,7 +81,8 @@ func (w *workspaces) grown(k kind, s shape) error {
 		{"diff --stat, all files new", "git add, diff --stat", w.comparing(changed, s.folders*(s.files+1)), host("sh", "-c", add)},
 		{"export", "cp -r, sync", w.exporting(id), w.copying(tree, "-r")},
 		{"snapshot", "cp -al, sync", w.snapshotting(id), w.copying(tree, "-al")},
-		{"fork, with its start", "cp -a, sync", w.forking(id), w.copying(tree, "-a")},
+		{"fork of a snapshot, with its start", "cp -a, sync", w.forking(id, kept), w.copying(tree, "-a")},
+		{"fork of a running workspace, with its start", "cp -a, sync", w.forking(id, ""), w.copying(tree, "-a")},
 		{"reset, with its start", "cp -a, sync", w.resetting(id), w.copying(tree, "-a")},
 	}
 	rounds := max(1, min(w.slow(), 30_000/(s.folders*s.files)))
@@ -91,7 +92,9 @@ func (w *workspaces) grown(k kind, s shape) error {
 			return fmt.Errorf("%s: %w", row.name, err)
 		}
 		name := fmt.Sprintf("%s: workspace %s, %d files; floor: %s", k.isolation, row.name, s.folders*s.files, row.command)
-		w.figures = append(w.figures, figure(name, "ms", r[0]).beside(r[1]))
+		f := figure(name, "ms", r[0]).beside(r[1])
+		w.figures = append(w.figures, f)
+		w.add(row.name, row.command, point{s.folders * s.files, f.Median, f.Floor})
 	}
 	if err := w.discard(changed); err != nil {
 		return err
