@@ -24,7 +24,8 @@ func newSnapshotCreate() *cobra.Command {
 installed packages. The workspace can be running.`,
 		"  pyro workspace snapshot create ws-0123456789ab before-refactoring",
 		func(cmd *cobra.Command, args []string) error {
-			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.WorkspaceSnapshot, error) {
+			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, report pyro.ProgressFunc) (*pyro.WorkspaceSnapshot, error) {
+				report(pyro.Progress{Phase: "saving files", Subject: args[0]})
 				return p.CreateSnapshot(ctx, pyro.CreateSnapshotRequest{WorkspaceID: args[0], SnapshotName: args[1], Full: full})
 			}, func(s *pyro.WorkspaceSnapshot) error {
 				_, err := fmt.Printf("%s contains %s\n", s.Snapshot.SnapshotName, content(s.Snapshot))

@@ -21,7 +21,8 @@ syncs, exports, services, shells and snapshots. The list has the latest of each.
 runs, the summary also counts the changes of /workspace.`,
 		"  pyro workspace summary ws-0123456789ab",
 		func(cmd *cobra.Command, args []string) error {
-			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.WorkspaceActivity, error) {
+			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, report pyro.ProgressFunc) (*pyro.WorkspaceActivity, error) {
+				report(pyro.Progress{Phase: "comparing files", Subject: args[0]})
 				return p.SummarizeWorkspace(ctx, args[0])
 			}, showSummary)
 		})

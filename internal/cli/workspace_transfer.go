@@ -141,7 +141,8 @@ workspace sync pull.`,
 			if req.OutputPath == "" {
 				return usage(cmd, "--output is missing")
 			}
-			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.WorkspaceExport, error) {
+			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, report pyro.ProgressFunc) (*pyro.WorkspaceExport, error) {
+				report(pyro.Progress{Phase: "copying files", Subject: req.WorkspaceID})
 				return p.ExportWorkspace(ctx, req)
 			}, func(e *pyro.WorkspaceExport) error {
 				if e.OutwardLinks > 0 {
@@ -191,7 +192,8 @@ relative to /workspace. docs/patches.md describes the supported patches.`,
 			if req.Patch, err = textOf(cmd, "patch", req.Patch, path); err != nil {
 				return err
 			}
-			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.AppliedPatch, error) {
+			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, report pyro.ProgressFunc) (*pyro.AppliedPatch, error) {
+				report(pyro.Progress{Phase: "applying the patch", Subject: req.WorkspaceID})
 				return p.ApplyWorkspacePatch(ctx, req)
 			}, func(a *pyro.AppliedPatch) error {
 				for _, f := range a.Entries {
@@ -220,7 +222,8 @@ shows everything.`,
   pyro workspace diff ws-0123456789ab --stat src docs/index.md`,
 		func(cmd *cobra.Command, args []string) error {
 			req.WorkspaceID, req.Paths = args[0], args[1:]
-			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.WorkspaceDiff, error) {
+			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, report pyro.ProgressFunc) (*pyro.WorkspaceDiff, error) {
+				report(pyro.Progress{Phase: "comparing files", Subject: req.WorkspaceID})
 				return p.DiffWorkspace(ctx, req)
 			}, func(d *pyro.WorkspaceDiff) error {
 				if req.Stat {

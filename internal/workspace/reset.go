@@ -37,6 +37,7 @@ func (m *Manager) Reset(ctx context.Context, id, snapshot string, report progres
 	if err != nil {
 		return Workspace{}, err
 	}
+	report.Phase("copying files", id)
 	if err := m.reset(ctx, w, from, whole); err != nil {
 		return Workspace{}, fault.Wrap(err, "reset workspace", id)
 	}
@@ -106,6 +107,7 @@ func (m *Manager) Fork(ctx context.Context, id, snapshot string, live bool, coun
 	if err != nil {
 		return nil, err
 	}
+	spec.Progress.Phase("copying files", id)
 	from, whole, err := m.forkFrom(ctx, w, snapshot, live)
 	if err != nil {
 		return nil, fault.Wrap(err, "fork workspace", id)
