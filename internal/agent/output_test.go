@@ -58,7 +58,7 @@ func (r *reader) read(t *testing.T, o *output) (end bool) {
 
 // TestOutputDropsOldest checks that a log without a reader stores the last ringSize bytes.
 func TestOutputDropsOldest(t *testing.T) {
-	for seed := range testenv.Seeds(t, 6) {
+	for seed := range testenv.Seeds(t, 3) {
 		random := rand.New(rand.NewSource(int64(seed)))
 		o := newOutput(agentv1.Stream_STREAM_STDERR, func() {})
 		o.detach() // so that its writer never blocks

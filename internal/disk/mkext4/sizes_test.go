@@ -40,7 +40,7 @@ func TestFileSystemsOfAllSizes(t *testing.T) {
 			if info, err := os.Stat(path); err != nil || info.Size() != Size {
 				t.Errorf("%v, %v", info, err)
 			}
-			if size > 256*mib {
+			if size > 256*mib || testing.Short() && size > 129*mib {
 				return
 			}
 			w, path = beginSized(t, size)
