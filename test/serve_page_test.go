@@ -9,7 +9,9 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
@@ -20,7 +22,11 @@ func browse(t *testing.T, script string, arguments ...string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
 	browser := exec.CommandContext(ctx, "node", append([]string{"../web/e2e/" + script}, arguments...)...)
-	browser.Env = append(os.Environ(), "CHROMIUM="+chromium(t), "HOME="+t.TempDir()) // Chromium also writes to the home folder
+	own := t.TempDir() // Chromium also writes to the home folder
+	browser.Env = append(os.Environ(), "CHROMIUM="+chromium(t), "HOME="+own, "TMPDIR="+own)
+	// At SIGTERM, the script closes Chromium, which removes its files.
+	browser.Cancel = func() error { return browser.Process.Signal(syscall.SIGTERM) }
+	browser.WaitDelay = 30 * time.Second
 	out, err := browser.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {

@@ -754,7 +754,7 @@ try {
 		await change("Set a password", { "New password": password, "New password again": "something else" });
 		await check(page, "set a password");
 		await page.getByRole("button", { name: "Set password" }).click();
-		await page.getByText("The passwords are not equal").waitFor();
+		await page.getByText("The passwords differ").waitFor();
 		await page.getByLabel("New password again").fill(password);
 		await page.getByRole("button", { name: "Set password" }).click();
 		await page.getByLabel("Email").waitFor(); // the new password has ended the session
