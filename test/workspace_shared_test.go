@@ -44,7 +44,7 @@ def describe(top):
 		for f in fs:
 			p = os.path.join(d, f)
 			s = os.stat(p)
-			all[os.path.relpath(p, top)] = (open(p, "rb").read(), s.st_mode)
+			all[os.path.relpath(p, top)] = (open(p, "rb").read(), s.st_mode, s.st_nlink)
 	return all
 for n in range(int(sys.argv[2])):
 	all = files()

@@ -176,3 +176,32 @@ func TestMarkedFolders(t *testing.T) {
 	copies("snapshot", "volume2", Sharing{Mark: true, Marked: true, Base: at("plain")}, true, false)
 	copies("adopted", "snapshot", Sharing{Mark: true, Marked: true, Constant: true, Base: at("snapshot")}, true, false)
 }
+
+// TestSharingWithoutAttributes checks that files are copied on a file system that has no extended
+// attributes.
+func TestSharingWithoutAttributes(t *testing.T) {
+	top := t.TempDir()
+	if err := unix.Mount("none", top, "ramfs", 0, ""); err != nil {
+		testenv.Lacks(t, "the right to mount a file system: ", err)
+	}
+	defer func() { check(t, unix.Unmount(top, 0)) }()
+	src := filepath.Join(top, "src")
+	check(t, os.MkdirAll(filepath.Join(src, "d"), 0o755))
+	put(t, filepath.Join(src, "a"), "alpha", 0o644)
+	put(t, filepath.Join(src, "d/b"), "beta", 0o400)
+	want := describe(t, src)
+	for name, sharing := range map[string]Sharing{
+		"volume":   {Marked: true, Constant: true},
+		"snapshot": {Marked: true, Mark: true},
+	} {
+		dst := filepath.Join(top, name)
+		_, err := CopySharing(t.Context(), dst, src, sharing)
+		check(t, err)
+		same(t, describe(t, dst), want)
+		for _, file := range []string{"a", "d/b"} {
+			if inodeOf(t, filepath.Join(dst, file)) == inodeOf(t, filepath.Join(src, file)) {
+				t.Errorf("%s: %s is shared", name, file)
+			}
+		}
+	}
+}
