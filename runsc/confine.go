@@ -91,7 +91,7 @@ func enterFolder(folder string) error {
 	if err := unix.Statfs(root, &host); err != nil {
 		return os.NewSyscallError("statfs", err)
 	}
-	// The kernel does not allow removing the restrictions of the host's mount. The machine can run
+	// An unprivileged mount can't drop the restrictions of the host's mount. So the machine can run
 	// programs from the folder, unless the host's mount forbids that.
 	mountFlags := uintptr(host.Flags) & (unix.MS_RDONLY | unix.MS_NOEXEC)
 	if err := unix.Mount("", root, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_NOSUID|unix.MS_NODEV|mountFlags, ""); err != nil {

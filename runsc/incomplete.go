@@ -18,14 +18,16 @@ type incomplete struct {
 	marked bool
 }
 
-// serve changes the handlers whose refusal makes the sentry create an entry itself.
+// serve wraps the handlers that refuse a call. After the refusal, the sentry creates the entry
+// itself.
 func (i *incomplete) serve(answers []lisafs.RPCHandler) {
 	for _, id := range []lisafs.MID{lisafs.MknodAt, lisafs.BindAt} {
 		answers[id] = i.marking(answers[id])
 	}
 }
 
-// marking wraps a handler. If the file can't be created, the entry can't be created either.
+// marking wraps a handler. If the handler refuses the call, marking creates the file. If it can't
+// create the file, the sentry can't create the entry either.
 func (i *incomplete) marking(answer lisafs.RPCHandler) lisafs.RPCHandler {
 	return func(c *lisafs.Connection, comm lisafs.Communicator, asked uint32) (uint32, error) {
 		answered, err := answer(c, comm, asked)

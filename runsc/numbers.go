@@ -65,7 +65,7 @@ func (n *numbers) set(host, shown uint64) {
 	n.shown[host], n.taken[shown] = shown, host
 }
 
-// drop forgets the file that had a number of the host before.
+// drop removes the file that had this host number before.
 func (n *numbers) drop(host uint64) {
 	if shown, ok := n.shown[host]; ok {
 		delete(n.shown, host)

@@ -127,7 +127,7 @@ func (q *quota) limited(w write, fn kernel.SyscallFn) kernel.SyscallFn {
 func blocksOf(written int64) int64 { return (written + usedBlock - 1) / usedBlock * usedBlock }
 
 // volumeFile returns the file of a descriptor, or nil if the file is not in the volume. The caller
-// releases the reference.
+// must release the reference.
 func volumeFile(t *kernel.Task, fd int32) *vfs.FileDescription {
 	file := t.GetFile(fd)
 	if file == nil {

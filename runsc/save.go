@@ -23,8 +23,8 @@ import (
 // hostile sentry could change them later.
 const savedStreams = 3
 
-// These constants are the size of a write of pages, the number of pieces in it, and the number of
-// waiting writes. They are maximums. The size is in bytes.
+// Limits of the writes of pages: the bytes and the pieces in one write, and the number of writes
+// that wait.
 const (
 	pagesAtOnce  = 1 << 20
 	piecesAtOnce = 256

@@ -10,16 +10,16 @@ import (
 	"gvisor.dev/gvisor/pkg/lisafs"
 )
 
-// sharing lets volumes have files in common. pyro makes a new volume of hard links to the files of
-// a baseline or a snapshot, and marks these files with an extended attribute. A marked file never
-// changes. So before a call changes one, the gofer replaces it by a copy in this volume (own). The
-// sentry gets no descriptor that could change a marked file.
+// sharing lets volumes share files. pyro makes a new volume of hard links to the files of a
+// baseline or a snapshot, and marks these files with an extended attribute. A marked file never
+// changes. Before a call changes such a file, the gofer replaces it by a copy in this volume (own).
+// The sentry gets no descriptor that could change a marked file.
 //
-// A marked file has one name in each volume. So the copy replaces this name. A file to which the
-// machine makes a hard link is copied first.
+// A marked file has exactly one name in each volume, and the copy takes over this name. Before the
+// machine makes a hard link to a marked file, the gofer copies the file.
 //
-// The machine must not notice any of this. It does not see the attribute, nor the links of other
-// volumes. The copy keeps the inode number that the machine knows (numbers.go), since the sentry
+// The machine must not notice any of this. It sees neither the attribute nor the links of other
+// volumes. The copy keeps the inode number that the machine knows (numbers.go), because the sentry
 // identifies files by it.
 type sharing struct {
 	mark    string // name of the attribute
@@ -32,10 +32,10 @@ type sharing struct {
 }
 
 // stagedPrefix begins the names of unfinished copies. They are in the root of the volume, so that
-// pyro never copies them with the files. The next gofer removes the copies of one that was killed.
+// pyro never copies them with the files. If a gofer is killed, the next one removes them.
 const stagedPrefix = "staged-"
 
-// These file systems write the content of a file before it replaces another one by a rename.
+// Before a file replaces another one by a rename, these file systems write the content of the file.
 const (
 	ext4Magic  = 0xef53
 	btrfsMagic = 0x9123683e
@@ -64,8 +64,8 @@ func newSharing(mark string) (*sharing, error) {
 	return &sharing{mark: mark, flushes: flushes, staged: map[uint64]bool{}}, nil
 }
 
-// marked reports whether a descriptor refers to a marked file. If that can't be found out, it
-// returns an error, and the file must not be changed.
+// marked reports whether a descriptor refers to a marked file. After an error, the caller must not
+// change the file.
 func (s *sharing) marked(fd int) (bool, error) {
 	switch _, err := unix.Fgetxattr(fd, s.mark, nil); err {
 	case nil:
@@ -77,17 +77,17 @@ func (s *sharing) marked(fd int) (bool, error) {
 	}
 }
 
-// isStaged reports whether an inode is an unfinished copy. The volume already contains the
-// original.
+// isStaged reports whether an inode is an unfinished copy. Such a copy does not count as used
+// space, because the volume already contains the original.
 func (s *sharing) isStaged(inode uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.staged[inode]
 }
 
-// own makes sure that a file belongs to this volume only, so that the caller can change it. The
-// file's content is not kept if the caller will remove it. Files that are not regular always belong
-// to this volume.
+// own makes sure that a file belongs only to this volume, so that the caller can change it. Without
+// keep, the copy is empty, because the caller will remove its content. Files that are not regular
+// always belong only to this volume.
 func (s *sharing) own(c *lisafs.Connection, id lisafs.FDID, keep bool) error {
 	fd, err := lookupControlFD(c, id)
 	if err != nil {
@@ -128,8 +128,8 @@ func closeFD(fd int) {
 	descriptors.RUnlock()
 }
 
-// replace puts a copy in the place of the original. No other call runs at the same time, except
-// calls that close files.
+// replace puts a copy in the place of the original. Meanwhile no other call runs, except calls that
+// close files.
 func (s *sharing) replace(fd *lisafs.ControlFD, original int, made *staged) error {
 	var was, now unix.Stat_t
 	if err := fstat(original, &was); err != nil {

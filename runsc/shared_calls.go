@@ -7,8 +7,8 @@ import (
 	"gvisor.dev/gvisor/pkg/lisafs"
 )
 
-// serve changes the handlers. Calls that change a file first make it the volume's own, and calls
-// that describe files hide the sharing.
+// serve wraps the handlers. Before a call changes a file, own replaces a shared file by a copy.
+// Calls that describe files hide the sharing.
 func (s *sharing) serve(answers []lisafs.RPCHandler) {
 	wrap := func(id lisafs.MID, with func(*lisafs.Connection, lisafs.Communicator, uint32, lisafs.RPCHandler) (uint32, error)) {
 		answer := answers[id]
@@ -52,7 +52,7 @@ type request interface {
 	CheckedUnmarshal(b []byte) (rest []byte, ok bool)
 }
 
-// once reads a request, calls the function check, and then the handler with the same request.
+// once reads a request and calls check. Then it calls the handler with the same request.
 func once(c *lisafs.Connection, comm lisafs.Communicator, asked uint32, to request, check func() error, answer lisafs.RPCHandler) (uint32, error) {
 	p := &private{comm, slices.Clone(comm.PayloadBuf(asked))}
 	if _, ok := to.CheckedUnmarshal(slices.Clone(p.payload)); !ok {

@@ -89,7 +89,7 @@ func (l *taskLimit) limited(name string, fn kernel.SyscallFn) kernel.SyscallFn {
 	}
 }
 
-// room is the amount of room for another task.
+// room reports whether another task can start: yes, after a pause, or not at all.
 type room int
 
 const (
@@ -98,8 +98,8 @@ const (
 	none
 )
 
-// room returns the amount of room for another task. If copies is true, the task is a process with a
-// copy of its parent's memory.
+// room reports whether another task can start. With copies, the task is a process that gets a copy
+// of its parent's memory.
 func (l *taskLimit) room(t *kernel.Task, agent *kernel.ThreadGroup, copies bool) room {
 	tasks := t.Kernel().RootPIDNamespace().NumTasks() - agent.Count()
 	if tasks >= l.tasks {

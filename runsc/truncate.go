@@ -10,9 +10,9 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 )
 
-// truncated wraps truncate. It first opens the file for writing. If the file is shared, the gofer
-// replaces it by a copy (shared.go). Only when the sentry opens a file for writing, it uses the
-// copy for descriptors and mappings that exist already.
+// truncated wraps truncate. It first opens the file for writing, so that the gofer replaces a
+// shared file by a copy (shared.go). The sentry switches its existing descriptors and mappings to
+// the copy only when it opens the file for writing.
 func truncated(fn kernel.SyscallFn) kernel.SyscallFn {
 	return func(t *kernel.Task, number uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
 		if file := openForWriting(t, args[0].Pointer()); file != nil {

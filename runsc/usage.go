@@ -15,7 +15,7 @@ import (
 // metadata of all files, so the sentry should ask rarely, see quota.
 type usage struct {
 	limit    int64                   // maximum size in bytes
-	isStaged func(inode uint64) bool // whether a file does not count, because it will replace another one
+	isStaged func(inode uint64) bool // reports files that do not count, because they will replace other files
 
 	shrunk atomic.Bool // a call might have freed space since the last measurement
 

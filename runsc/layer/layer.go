@@ -129,8 +129,8 @@ func (w *writer) entry(from *tar.Header, content io.Reader) error {
 }
 
 // details adds the metadata that the description lacks. The parameter records contains the pax
-// records of the description. They include opaque folders and access control lists, which Details
-// does not give.
+// records of the description. They include opaque folders and access control lists, which the
+// function Details does not return.
 func (w *writer) details(h *tar.Header, records map[string]string) error {
 	modified, xattrs, err := w.Details(nameOf(h.Name))
 	if err != nil {

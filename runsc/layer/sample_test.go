@@ -46,8 +46,8 @@ var sample = []entry{
 	{header: tar.Header{Typeflag: tar.TypeReg, Name: "./" + strings.Repeat("n", 255), Mode: 0o600}},
 }
 
-// TestSample checks that Write still gives the sample that other tests use. The flag -update writes
-// a new sample.
+// TestSample checks that Write still writes the sample that other tests use. The flag -update
+// writes a new sample.
 func TestSample(t *testing.T) {
 	var pages []byte
 	for c := byte('a'); c <= 'z'; c++ {

@@ -35,8 +35,8 @@ func main() {
 	}
 }
 
-// write writes a variable that contains the wanted programs. A program is wanted if its name
-// contains all parts. The parts are options.
+// write writes a variable with the programs whose names contain all parts. The parts are options of
+// the filter.
 func write(b *strings.Builder, variable string, all []precompiledseccomp.Program, parts ...string) {
 	fmt.Fprintf(b, "\nvar %s = []precompiledseccomp.Program{\n", variable)
 	for _, p := range all {
