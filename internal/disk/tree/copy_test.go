@@ -228,8 +228,7 @@ func TestCopyNoticesChanges(t *testing.T) {
 	}
 }
 
-// interference is a context. Its Err method calls the function do once, after as many other calls
-// as the field left states.
+// interference is a context. Its method Err calls do once, after as many other calls as left says.
 type interference struct {
 	context.Context
 	left int

@@ -8,7 +8,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/xattr"
 )
 
-// Sharing says which files of a copy are hard links of other files.
+// Sharing determines which files of a copy are hard links of other files.
 type Sharing struct {
 	// Base is a folder that never changes, or "". If it has the same file at the same path, the
 	// copy is a hard link of it. A file is the same if its content, owner, mode, modification time
@@ -86,7 +86,8 @@ func (m *marking) check(err error) {
 	}
 }
 
-// unmark removes the mark of a file that gets another name. Its mode can forbid that for a moment.
+// unmark removes the mark of a file that gets another name. If the file's mode forbids that, unmark
+// changes the mode for a moment.
 func unmark(folder int, name string) error {
 	fd, err := openAt(folder, name, unix.O_RDONLY, 0)
 	if err != nil {
