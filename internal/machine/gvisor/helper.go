@@ -59,7 +59,7 @@ func FindHelper(program string) (Helper, error) {
 // versionLine matches the version in the output of --version.
 var versionLine = regexp.MustCompile(`(?m)^runsc version (\S+)$`)
 
-// Version runs the helper to get its version. This is the version of the pyro that the helper was
+// Version runs the helper and returns its version, which is the version of pyro that the helper was
 // built for.
 func (h Helper) Version(ctx context.Context) (string, error) {
 	return process.Version(ctx, HelperName, h.Path, versionLine)

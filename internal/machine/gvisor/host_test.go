@@ -59,8 +59,8 @@ func TestForbiddenUserNamespaces(t *testing.T) {
 	}
 }
 
-// TestCoveredProc checks that machines start where parts of /proc are covered by other mounts, as
-// in containers. There the kernel forbids a new mount of /proc.
+// TestCoveredProc checks that machines start if other mounts cover parts of /proc, as in
+// containers. The kernel then forbids a new mount of /proc.
 func TestCoveredProc(t *testing.T) {
 	const inside = "PYRO_TEST_COVERED"
 	testenv.NeedsRoot(t, "cover a part of /proc")

@@ -220,8 +220,8 @@ func changeWays() (all []string) {
 	return all
 }
 
-// TestSharedFilesNeverChange changes shared files in all ways. The machine must see what it would
-// see with files of its own, and the files of the other folder must stay the same.
+// TestSharedFilesNeverChange changes shared files in all ways. The machine must see the same as
+// with its own files, and the files of the other folder must not change.
 func TestSharedFilesNeverChange(t *testing.T) {
 	names := changeWays()
 	if len(names) < 19 {
@@ -229,7 +229,7 @@ func TestSharedFilesNeverChange(t *testing.T) {
 	}
 	base, volume := shareAll(t, names)
 	before := describeAll(t, base)
-	// A gofer that was killed left this.
+	// left by a killed gofer
 	if err := os.WriteFile(filepath.Join(volume, "staged-7"), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}

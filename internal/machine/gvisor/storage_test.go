@@ -183,8 +183,8 @@ listener.bind("socket"); listener.listen(); caller.connect("socket"); listener.a
 	}
 }
 
-// TestIncompleteVolumesAreMarked checks that the folder on the host says when the machine has files
-// that the folder lacks. A boot removes them all.
+// TestIncompleteVolumesAreMarked checks that the folder on the host is marked if the machine has
+// files that the folder lacks. A boot removes these files and the mark.
 func TestIncompleteVolumesAreMarked(t *testing.T) {
 	d, root := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t)
 	for what, line := range map[string]string{
@@ -380,7 +380,7 @@ func TestPausedMachineDiesWithOwner(t *testing.T) {
 	}
 	folder := t.TempDir()
 	cmd := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$")
-	// The killed process can't remove its temporary files.
+	// The killed process can't remove its temporary files, so the test does.
 	cmd.Env = append(os.Environ(), inside+"="+folder, "TMPDIR="+t.TempDir())
 	out, _ := cmd.CombinedOutput()
 	pids, err := os.ReadFile(filepath.Join(folder, "pids"))

@@ -18,7 +18,7 @@ import (
 const starter = "pyro-empty-root"
 
 func init() {
-	// Without the check of the PID, the code could change the host's mount namespace.
+	// Without the check of the PID, this program could change the host's mount namespace.
 	if len(os.Args) > 4 && os.Args[0] == starter && os.Getpid() == 1 {
 		errno := become(os.Args[1], os.Args[2], os.Args[3:])
 		os.Exit(int(errno))

@@ -23,9 +23,10 @@ import (
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
-// It is not enough that /dev/kvm can be opened, or even that it creates virtual processors. In some
-// clouds it belongs to a hypervisor that can't run an ordinary kernel. So pyro boots the real
-// kernel once with each accelerator, both at the same time, and stores the verdicts.
+// A process that can open /dev/kvm, or even create virtual processors, can still be unable to run a
+// kernel. In some clouds the device belongs to a hypervisor that can't run an ordinary kernel. So
+// pyro boots the real kernel once with each accelerator, both at the same time, and stores the
+// verdicts.
 
 const (
 	// probeLine makes the guest's first program print probeReady and power off.

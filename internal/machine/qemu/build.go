@@ -132,8 +132,8 @@ func blankOverlay(path string) (err error) {
 	return qcow2.Create(f, diskSize)
 }
 
-// warm waits for the agent of a booted machine and runs warmUp. Afterwards a new session can renew
-// the agent again.
+// warm waits for the agent of a booted machine and runs warmUp. Afterwards a new link session can
+// renew the agent again.
 func (in *instance) warm(ctx context.Context, bare bool, n *machine.Network) error {
 	c, err := client.Dial(ctx, in.link)
 	if err != nil {

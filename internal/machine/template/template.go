@@ -92,7 +92,7 @@ func (s Store) Open(key Key) (*Template, error) {
 	name := key.Hash()
 	dir := filepath.Join(s.Dir, name)
 	lock, err := flock.TryFolder(dir, flock.Shared)
-	// ErrHeld means that another process is removing the template.
+	// ErrHeld means that another process is removing the template right now.
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, flock.ErrHeld) {
 		return nil, fault.New(fault.NotFound, "open template", name, "no such template")
 	}

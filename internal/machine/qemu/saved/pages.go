@@ -26,7 +26,7 @@ type block struct {
 
 func newBlock(buffer []byte) *block { return &block{bytes: buffer} }
 
-// room returns the space for the next pages.
+// room returns the space in the block for the next pages.
 func (b *block) room() []byte { return b.bytes[(1+len(b.pages))*pageSize:] }
 
 // add adds a page. The content can already be in that space. If other pages before it were not

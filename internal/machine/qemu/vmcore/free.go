@@ -20,7 +20,7 @@ type Free struct {
 	descriptors []byte
 }
 
-// Free prepares the search for free pages in a memory of size bytes that the kernel k manages.
+// Free prepares a search for free pages. The memory has size bytes, and the kernel k manages it.
 func (k *Kernel) Free(memory io.ReaderAt, size int64) (*Free, error) {
 	f := &Free{
 		kernel: k, memory: memory, size: size, chunk: -1,
