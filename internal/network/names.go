@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// rememberFor is how long it is remembered that a name resolved to an address. It is longer
-	// than any TTL, because programs use addresses for longer than they should.
+	// rememberFor is how long a name and the address that it resolved to are remembered. It is
+	// longer than any TTL, because programs use addresses for longer than they should.
 	rememberFor = time.Hour
 	// maxRemembered is the maximum number of remembered addresses. maxNamesOf is the maximum number
 	// of names per address.

@@ -30,7 +30,7 @@ const guestTimeout = 10 * time.Second
 // Port forwards a port of the host's loopback address to a port of the machine.
 type Port struct {
 	Host, Guest int
-	Wanted      int // the port of the host that the owner of the Port would prefer; 0: it has that
+	Wanted      int // the host port that the caller prefers; 0 if Host is that port
 
 	stack    *Stack
 	listener net.Listener

@@ -48,8 +48,8 @@ func (r *Refusals) Stop() (count int, first []Refusal) {
 	return len(r.seen), r.first
 }
 
-// add notes a refused record. It ignores packets that programs do not send to a target that they
-// chose, such as multicast.
+// add counts a refused record. It ignores packets that programs do not send to a target of their
+// choice, such as multicast.
 func (r *Refusals) add(rec Record) {
 	if rec.Protocol != "tcp" && rec.Protocol != "udp" && rec.Protocol != "dns" {
 		return

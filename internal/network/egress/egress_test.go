@@ -25,8 +25,8 @@ func policy(t *testing.T, allow, deny []string) *Policy {
 	return p
 }
 
-// TestDefaults checks the first and the last address of each refused range. It also checks the
-// allowed addresses next to the range.
+// TestDefaults checks the first and the last address of each refused range, and the allowed
+// addresses next to it.
 func TestDefaults(t *testing.T) {
 	p := policy(t, nil, nil)
 	for _, row := range []struct{ reason, addresses string }{
