@@ -4,23 +4,24 @@
 // There are two kinds of storage with the same contract.
 //
 // Block storage consists of layers of images. The lowest layer of a volume is a raw ext4 image, and
-// all other layers are qcow2. A machine writes only to the highest layer. A snapshot, a reset and a
-// fork therefore cost only one empty layer, even if the layers below are large.
+// all other layers are qcow2. A machine writes only to the highest layer. So a snapshot, a reset
+// and a fork cost only one empty layer, even if the layers below are large.
 //
-// Tree storage consists of folders. A snapshot, a reset and a fork cost a copy of a folder. The
-// copy shares blocks if the file system supports it. Baselines and snapshots never change, so they
-// share unchanged files as hard links. A folder that a machine writes to shares no files.
+// Tree storage consists of folders. A snapshot, a reset and a fork make a new folder. Baselines and
+// snapshots never change, so other folders share their files as hard links. If Links is set, the
+// folders of machines share files too, and a machine copies a shared file before it changes the
+// file. All other files are copied. A copy shares blocks if the file system supports it.
 //
 // A [Folder] contains the disks of one workspace. Each disk gets a unique name. Storage writes a
 // disk once, and flushes it before the database (internal/store) refers to it. Sweep removes disks
-// that the database does not refer to. A process that dies between two steps therefore leaves
-// either the old or the new state.
+// that the database does not refer to. So a process that dies between two steps leaves either the
+// old or the new state.
 //
 // A fork has hard links to the layers of its source. Layers below the highest one are never written
 // again. Each layer exists until its last hard link is removed.
 //
-// Callers must not run two operations on the same folder at the same time. Exceptions are
-// documented at the methods.
+// Callers must not run two operations on the same folder at the same time, unless the comment of a
+// method allows it.
 package storage
 
 import (
@@ -199,7 +200,7 @@ func (f Folder) Fork(ctx context.Context, source Folder, d store.Disks, whole, o
 	if !whole {
 		d.Root = nil
 	}
-	constant := len(d.Baseline) == 0 && d.Checkpoint == "" // of a snapshot without a machine that resumes with it
+	constant := len(d.Baseline) == 0 && d.Checkpoint == "" // the source is a snapshot, and no machine resumes with its disks
 	d.Baseline = nil
 	if err := f.kind().adopt(ctx, source, d, constant, owned); err != nil {
 		return store.Disks{}, fault.Wrap(err, "fork disks", source.Path)

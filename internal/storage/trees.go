@@ -78,10 +78,10 @@ func (t trees) fill(ctx context.Context, seed Seed, d store.Disks) error {
 	return tree.Flush(ctx, t.Path)
 }
 
-// copy creates a volume with the files of another volume. It does not copy unfinished changes. A
-// machine that resumes with the copy can have the same additional files as before. The base of
-// sharing is a volume. If the machines of this storage can't have shared files, only the base
-// counts.
+// copy creates a volume with the files of another volume, without unfinished changes. sharing.Base
+// is the folder of a volume. Marks count only if this storage has links. The copy keeps the file
+// machine.TreeIncomplete, because a machine that resumes with the copy can have entries that the
+// folder lacks.
 func (t trees) copy(ctx context.Context, to, from string, sharing tree.Sharing) error {
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (t trees) adopt(ctx context.Context, source Folder, d store.Disks, constant
 		}
 		return nil
 	}
-	sharing := tree.Sharing{Mark: d.Checkpoint == ""} // without a machine that resumes with it, it is the baseline
+	sharing := tree.Sharing{Mark: d.Checkpoint == ""} // If no machine resumes with the copy, the copy is also the baseline, which never changes.
 	if constant {
 		sharing.Base, sharing.Constant = from, true
 	}
