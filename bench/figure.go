@@ -62,8 +62,8 @@ func (f Figure) share(floor []float64, limit float64) Figure {
 // atMost judges the median itself. It must be at most limit.
 func (f Figure) atMost(limit float64) Figure { return f.judge(f.Median, f.Unit, limit, true) }
 
-// p95AtMost judges the 95th percentile, and reports the median floor. The percentile must be at
-// most limit.
+// p95AtMost judges the 95th percentile, which must be at most limit. It reports the median of floor
+// as the floor.
 func (f Figure) p95AtMost(floor []float64, limit float64) Figure {
 	f.Floor = quantile(floor, 0.5)
 	return f.judge(f.P95, f.Unit+" at p95", limit, true)

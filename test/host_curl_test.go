@@ -188,7 +188,7 @@ func (c hostCurl) until(line string) {
 	}
 }
 
-// types reads the output of a terminal in one call, and types in other calls.
+// types reads the output of a terminal with one call, and writes its input with other calls.
 func (c hostCurl) types() {
 	c.t.Helper()
 	cmd := c.curl("application/connect+json", "PtyAttach", "-N", "--data-binary", "@-")

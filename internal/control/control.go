@@ -22,7 +22,7 @@ import (
 
 // Host is a host of sandboxes, and the client that calls its host agent.
 type Host struct {
-	Key    string // identifies its state folder, also under another name
+	Key    string // identifies the state folder of the host, even if the host has another name
 	Name   string // unique
 	Client HostClient
 }

@@ -141,7 +141,8 @@ func (r record) remove() error {
 // changes that other processes are making. Recover is cheap if there are none.
 func (j Journal) Recover() error { return j.recover("") }
 
-// recover is like Recover. If folder is not empty, it returns only errors about this folder.
+// recover completes or undoes interrupted changes, as Recover does. If folder is not empty, it
+// returns only errors about this folder.
 func (j Journal) recover(folder string) error {
 	entries, err := os.ReadDir(string(j))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -55,7 +55,7 @@ string~.
 A result has two forms:
 
 - **Structured content** has all fields, as in [json.md](json.md) and in the tool's output schema.
-- **Text** is short and for a model, such as the exit code and the output of a command.
+- **Text** is a short form for a model, such as the exit code and the output of a command.
 
 Both contain the output, because some clients show their model only one of them.
 

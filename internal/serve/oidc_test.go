@@ -30,8 +30,8 @@ type idProvider struct {
 
 	mu     sync.Mutex
 	codes  map[string]url.Values // the requests for which codes were made
-	claims map[string]any        // of the user, in the ID token
-	info   map[string]any        // of the user, at the endpoint for their information
+	claims map[string]any        // in the ID token
+	info   map[string]any        // response of the endpoint for user information
 
 	// Faults of the provider.
 	alg    string          // of the ID token; empty: RS256

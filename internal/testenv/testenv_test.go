@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// inside is the environment variable that selects a function of played in a child process.
+// inside is an environment variable. In a child process, it selects a function of played.
 const inside = "PYRO_TEST_INSIDE"
 
 var played = map[string]func(*testing.T){

@@ -84,7 +84,7 @@ function keysOf(c: Change): (key: string) => boolean {
 	switch (c.type.split(".")[0]) {
 		case "sandbox": {
 			const one = `sandbox/${c.subject}`;
-			// Only a running sandbox has programs and files: to ask for them could resume it.
+			// Only a running sandbox has programs and files: asking for them could resume it.
 			const running = c.data.status === "running";
 			return (key) => key === "sandboxes" || key === one || (running && key.startsWith(`${one}/`)) || key.startsWith("quota/");
 		}

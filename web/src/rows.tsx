@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
-/** RowProps are the properties of the li element of a row. Its key must be the one of keyOf. */
+/** RowProps are the properties of the li element of a row. Its key must be the result of keyOf. */
 export interface RowProps {
 	"data-key": string;
 	"aria-setsize": number;

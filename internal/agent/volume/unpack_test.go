@@ -130,7 +130,7 @@ func TestUnpackPackedTree(t *testing.T) {
 	if n, err := unix.Getxattr(to+"/in/it/new/b", "user.pyro", value); xattrs && string(value[:max(n, 0)]) != "a=\x00\n" {
 		t.Errorf("the attribute is %q, %v", value[:max(n, 0)], err)
 	}
-	// The same archive replaces everything by the same.
+	// When the archive is unpacked again, it replaces each entry by an equal one.
 	if again, err := Unpack(t.Context(), rootOf(t, to), "/in/it", &archive, nil); err != nil || again.Folders != 0 || again.Files != 3 {
 		t.Errorf("%+v, %v", again, err)
 	}

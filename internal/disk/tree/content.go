@@ -30,8 +30,8 @@ func (c *copier) data(dst, src int, st *unix.Stat_t) error {
 	return copySparse(dst, src, st.Size, c.buffer, c.ctx.Err)
 }
 
-// copySparse copies size bytes of the file src to the empty file dst, without the holes. It calls
-// check as copyRange does.
+// copySparse copies size bytes of the file src to the empty file dst, without the holes. It stops
+// when check returns an error.
 func copySparse(dst, src int, size int64, buffer []byte, check func() error) error {
 	if err := unix.Ftruncate(dst, size); err != nil {
 		return err

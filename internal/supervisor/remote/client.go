@@ -205,8 +205,8 @@ func (c *Client) Stop(ctx context.Context, reason string, discard bool) error {
 	return c.folder.AwaitEnd(ctx)
 }
 
-// AwaitReason waits until the record of why the machine ended exists, or until supervisor and
-// machine have ended without it.
+// AwaitReason waits until the reason for the end of the machine is recorded. It also returns when
+// the supervisor and the machine have ended without a record.
 func (f Folder) AwaitReason(ctx context.Context) error { return f.await(ctx, f.ended) }
 
 // AwaitEnd waits until neither the supervisor nor a process of its machine runs.
