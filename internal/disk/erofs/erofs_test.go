@@ -76,9 +76,9 @@ func write(t *testing.T, from fs.FS) string {
 	return path
 }
 
-// TestTheReferenceReadsIt checks an image with the format's own tools, unpacks it and compares the
-// result with the tree.
-func TestTheReferenceReadsIt(t *testing.T) {
+// TestReferenceToolsReadImage checks an image with the format's own tools, unpacks it and compares
+// the result with the tree.
+func TestReferenceToolsReadImage(t *testing.T) {
 	testenv.NeedsTool(t, "fsck.erofs")
 	dir := tree(t)
 	image := write(t, os.DirFS(dir))
@@ -125,7 +125,7 @@ func TestTheReferenceReadsIt(t *testing.T) {
 	}
 }
 
-func TestTheSameTreeGivesTheSameImage(t *testing.T) {
+func TestEqualTreesGiveEqualImages(t *testing.T) {
 	dir := tree(t)
 	first, err1 := os.ReadFile(write(t, os.DirFS(dir)))
 	second, err2 := os.ReadFile(write(t, os.DirFS(dir)))
@@ -153,9 +153,9 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestNothingIsAmongTheInodes checks that even the smallest file has its own block, because gVisor
+// TestContentHasOwnBlocks checks that even the smallest file has its own block, because gVisor
 // can't map data that is stored inline with the inodes.
-func TestNothingIsAmongTheInodes(t *testing.T) {
+func TestContentHasOwnBlocks(t *testing.T) {
 	image := write(t, fstest.MapFS{"small": {Data: []byte("x"), Mode: 0o644}, "folder/other": {Data: []byte("yy")}})
 	b, err := os.ReadFile(image)
 	if err != nil {
@@ -172,7 +172,7 @@ func TestNothingIsAmongTheInodes(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeInAnImage(t *testing.T) {
+func TestUnsupportedTrees(t *testing.T) {
 	for name, from := range map[string]fs.FS{
 		"a long name": fstest.MapFS{strings.Repeat("n", maxName+1): {}},
 		"a long link": fstest.MapFS{"l": {Data: bytes.Repeat([]byte("x"), blockSize), Mode: fs.ModeSymlink}},

@@ -19,8 +19,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/environment/ext4image"
 )
 
-// TestReadsWhatPyroBuilds reads an environment image that the package ext4image built.
-func TestReadsWhatPyroBuilds(t *testing.T) {
+// TestReadsEnvironmentImages reads an environment image that the package ext4image built.
+func TestReadsEnvironmentImages(t *testing.T) {
 	headers := []tar.Header{
 		{Typeflag: tar.TypeDir, Name: "bin", Mode: 0o755},
 		{Typeflag: tar.TypeReg, Name: "bin/tool", Size: 100_000, Mode: 0o4755, Uid: 7, Gid: 70_000, ModTime: time.Unix(1_600_000_000, 123_456_789)},

@@ -8,7 +8,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-func TestTheCacheGivesWhatIsThere(t *testing.T) {
+func TestCacheReturnsContent(t *testing.T) {
 	random := testenv.Rand(t, 1)
 	image := make([]byte, 3*maxPieces*pieceSize+777)
 	for i := range image {

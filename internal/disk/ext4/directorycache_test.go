@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestTheShelfIsBounded(t *testing.T) {
+func TestDirectoryCacheIsBounded(t *testing.T) {
 	var s directoryCache
 	for i := range uint32(200) {
 		s.put(&directory{number: i, size: 1 << 20})

@@ -18,8 +18,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// TestReadsWhatMkfsWrote compares a tree with images that mkfs.ext4 created from it.
-func TestReadsWhatMkfsWrote(t *testing.T) {
+// TestReadsImagesOfMkfs compares a tree with images that mkfs.ext4 created from it.
+func TestReadsImagesOfMkfs(t *testing.T) {
 	testenv.NeedsTool(t, "mkfs.ext4")
 	tree := fullTree(t)
 	for name, options := range map[string][]string{

@@ -56,9 +56,9 @@ func smallBytes(t testing.TB, options ...string) []byte {
 	return raw
 }
 
-// TestSmallImagesHaveWhatIsChanged checks that small images contain the structures that the tests
-// below change.
-func TestSmallImagesHaveWhatIsChanged(t *testing.T) {
+// TestSmallImagesHaveChangedStructures checks that small images contain the structures that the
+// tests below change.
+func TestSmallImagesHaveChangedStructures(t *testing.T) {
 	fsys := openImage(t, smallImage(t))
 	if comb, f := depthOfFile(t, fsys, "comb"), depthOfFile(t, fsys, "a/f"); comb != 1 || f != 0 {
 		t.Errorf("extent trees of %d and %d levels", comb, f)

@@ -206,9 +206,9 @@ func churn(t *testing.T, folder string, random *rand.Rand, rounds int) {
 	}
 }
 
-// TestRecoversWhatAKernelLeft copies the image of a mounted file system, which gives the same state
+// TestRecoversJournalOfKernel copies the image of a mounted file system, which gives the same state
 // as a crash of its machine.
-func TestRecoversWhatAKernelLeft(t *testing.T) {
+func TestRecoversJournalOfKernel(t *testing.T) {
 	for name, c := range map[string]struct{ mkfs, mount string }{
 		"default":                 {"", "rw"},
 		"no checksums":            {"-O ^metadata_csum,^64bit", "rw"},

@@ -194,7 +194,7 @@ func TestHostileJournals(t *testing.T) {
 	}
 }
 
-func TestAJournalThatGoesRoundEnds(t *testing.T) {
+func TestCircularJournalEnds(t *testing.T) {
 	raw := journaled(t, "jo", "-O", "^metadata_csum")
 	places := journalBlocks(t, raw, 1024)
 	first := slices.Clone(raw[places[1]:][:1024])

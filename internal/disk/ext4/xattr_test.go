@@ -90,8 +90,8 @@ func TestHostileAttributes(t *testing.T) {
 	}
 }
 
-// TestDataIsWhereItIsNotZero compares the data ranges of a sparse file with its content.
-func TestDataIsWhereItIsNotZero(t *testing.T) {
+// TestNextDataMatchesContent compares the data ranges of a sparse file with its content.
+func TestNextDataMatchesContent(t *testing.T) {
 	tree := t.TempDir()
 	const size = 1<<20 + 77
 	var at []int64

@@ -30,10 +30,10 @@ func mounted(t *testing.T, path string) (folder string, unmount func()) {
 	return folder, unmount
 }
 
-// TestTheKernelGoesOn lets the kernel write to an image until the image is full. The kernel writes
-// to existing files and to small, large and new directories. The test then deletes many of the
-// files.
-func TestTheKernelGoesOn(t *testing.T) {
+// TestKernelWritesToImage lets the kernel write to an image until the image is full. The kernel
+// writes to existing files and to small, large and new directories. The test then deletes many of
+// the files.
+func TestKernelWritesToImage(t *testing.T) {
 	w, path := begin(t)
 	for i := range 3000 {
 		e, content := text(fmt.Sprint(i))
@@ -85,7 +85,7 @@ func TestTheKernelGoesOn(t *testing.T) {
 	clean(t, path)
 }
 
-func TestTheKernelAndManyFolders(t *testing.T) {
+func TestKernelAcceptsManyFolders(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 270 MB")
 	}

@@ -186,7 +186,7 @@ func (r *repeating) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func TestBlocksAreGivenOutAroundWhatIsTaken(t *testing.T) {
+func TestBlocksAroundReservedRanges(t *testing.T) {
 	w, _ := begin(t)
 	for _, start := range []uint32{copyStart - 2, flexSize - 2, 7*flexSize - 1} {
 		w.data.at = start
@@ -286,7 +286,7 @@ func TestHardLinks(t *testing.T) {
 	}
 }
 
-func TestWhatNoFileSystemHolds(t *testing.T) {
+func TestUnsupportedEntries(t *testing.T) {
 	for name, e := range map[string]Entry{
 		"": {Mode: regular}, "/": {Mode: regular}, "a/": {Mode: regular}, "/a": {Mode: regular}, "a//b": {Mode: regular}, "./a": {Mode: regular}, "..": {Mode: regular}, "a/../b": {Mode: regular},
 		"zero\x00": {Mode: regular}, strings.Repeat("n", 256): {Mode: regular}, "there": {Mode: regular}, "there/below": {Mode: regular}, "folder": {Mode: regular}, ".": {Mode: regular},

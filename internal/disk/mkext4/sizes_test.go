@@ -67,9 +67,9 @@ func TestFileSystemsOfAllSizes(t *testing.T) {
 	}
 }
 
-// TestTheKernelAndSizes lets the kernel fill file systems of several sizes, and checks them with
-// e2fsck.
-func TestTheKernelAndSizes(t *testing.T) {
+// TestKernelFillsFileSystemsOfAllSizes lets the kernel fill file systems of several sizes, and
+// checks them with e2fsck.
+func TestKernelFillsFileSystemsOfAllSizes(t *testing.T) {
 	for _, size := range []int64{MinSize, 64 * mib, 100 * mib, 129 * mib, 1 << 30, 2<<30 + 3*mib, 5<<30 + 77*mib} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			w, path := beginSized(t, size)

@@ -61,7 +61,7 @@ func chain(raw string, layers ...string) string {
 	return "json:" + string(text)
 }
 
-func TestQEMUTakesWhatIsCreated(t *testing.T) {
+func TestQEMUReadsCreatedLayers(t *testing.T) {
 	for _, size := range []int64{512, mib, 512 * mib, 512*mib + 512, 16 << 30, MaxSize} {
 		path := created(t, filepath.Join(t.TempDir(), "layer"), size)
 		if said := qemu(t, "qemu-img", "check", path); !strings.Contains(said, "No errors were found") {
@@ -113,7 +113,7 @@ func TestQEMUTakesWhatIsCreated(t *testing.T) {
 	}
 }
 
-func TestAnEmptyLayerIsSmall(t *testing.T) {
+func TestEmptyLayerIsSmall(t *testing.T) {
 	path := created(t, filepath.Join(t.TempDir(), "layer"), 16<<30)
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil || st.Size != 4*cluster || st.Blocks*512 > 32<<10 {
@@ -162,7 +162,7 @@ func written(t testing.TB, seed uint64, size int64, layers int, options ...strin
 	return raw, paths
 }
 
-func TestReadsWhatQEMUWrote(t *testing.T) {
+func TestReadsLayersOfQEMU(t *testing.T) {
 	for seed, options := range [][]string{nil, nil, nil, nil, {"-o", "cluster_size=512"}, {"-o", "cluster_size=2M"}, {"-o", "lazy_refcounts=on"}} {
 		t.Run(fmt.Sprintf("%d%s", seed, strings.Join(options, "")), func(t *testing.T) {
 			t.Parallel()
@@ -223,7 +223,7 @@ func same(t *testing.T, d *Disk, want []byte, seed uint64) {
 	}
 }
 
-func TestExtentsLeaveOutWhatIsEmpty(t *testing.T) {
+func TestExtentsOmitHoles(t *testing.T) {
 	dir := t.TempDir()
 	raw := filepath.Join(dir, "raw")
 	f, err := os.Create(raw)

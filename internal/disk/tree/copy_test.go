@@ -19,7 +19,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-func TestACopyIsWhatCpMakes(t *testing.T) {
+func TestCopyMatchesCp(t *testing.T) {
 	src := fullTree(t)
 	dst, oracle := filepath.Join(t.TempDir(), "copy"), filepath.Join(t.TempDir(), "oracle")
 	stats, err := Copy(t.Context(), dst, src)
@@ -59,12 +59,12 @@ func TestWithoutPrivilege(t *testing.T) {
 	b, err := os.ReadFile(program)
 	check(t, err)
 	check(t, os.WriteFile(filepath.Join(folder, "test"), b, 0o755))
-	cmd := exec.Command(filepath.Join(folder, "test"), "-test.run", "^(TestACopyIsWhatCpMakes|TestACopyOfAnothersFiles|TestRemove.*|TestWhatIsWritten.*|TestUnreadable.*)$", "-test.v")
+	cmd := exec.Command(filepath.Join(folder, "test"), "-test.run", "^(TestCopyMatchesCp|TestCopyOfOtherUsersFiles|TestRemove.*|TestWhatIsWritten.*|TestUnreadable.*)$", "-test.v")
 	cmd.Env = append(os.Environ(), "TMPDIR="+folder, "OTHERS="+others(t, folder))
 	cmd.Dir = folder
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "--- PASS: TestACopyOfAnothersFiles") {
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestCopyOfOtherUsersFiles") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -80,7 +80,7 @@ func others(t *testing.T, folder string) string {
 	return top
 }
 
-func TestACopyOfAnothersFiles(t *testing.T) {
+func TestCopyOfOtherUsersFiles(t *testing.T) {
 	src := os.Getenv("OTHERS")
 	if src == "" {
 		t.Skip("run by TestWithoutPrivilege")
@@ -98,7 +98,7 @@ func TestACopyOfAnothersFiles(t *testing.T) {
 	}
 }
 
-func TestUnreadableFilesAreNamedAndNothingIsLeft(t *testing.T) {
+func TestUnreadableFilesAreNamed(t *testing.T) {
 	if isRoot {
 		t.Skip("run by TestWithoutPrivilege")
 	}
@@ -137,7 +137,7 @@ func TestCopyRefuses(t *testing.T) {
 	}
 }
 
-func TestACopyThatIsCancelledLeavesNothing(t *testing.T) {
+func TestCancelledCopyLeavesNothing(t *testing.T) {
 	src, dst := fullTree(t), filepath.Join(t.TempDir(), "copy")
 	for _, after := range []int{0, 1, 5, 50, 200} {
 		ctx := &countdown{t.Context(), after}
@@ -190,9 +190,9 @@ func TestDeepTrees(t *testing.T) {
 	check(t, os.Mkdir(src, 0o755)) // t.TempDir removes it again.
 }
 
-// TestCopyNoticesChanges changes a tree at every step of a copy. The copy must fail or contain a
+// TestCopyDetectsChanges changes a tree at every step of a copy. The copy must fail or contain a
 // whole file. It must never contain a mixture of two files, or a file from outside the tree.
-func TestCopyNoticesChanges(t *testing.T) {
+func TestCopyDetectsChanges(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	put(t, secret, "secret", 0o600)
 	change := map[string]func(top string){

@@ -15,7 +15,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-func TestRemoveTakesEverythingAndNothingElse(t *testing.T) {
+func TestRemoveStaysInside(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "outside")
 	check(t, os.Mkdir(outside, 0o755))
 	put(t, filepath.Join(outside, "f"), "x", 0o644)
@@ -33,7 +33,7 @@ func TestRemoveTakesEverythingAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestRemoveOfOneThing(t *testing.T) {
+func TestRemoveSingleFile(t *testing.T) {
 	top := t.TempDir()
 	in := func(name string) string { return filepath.Join(top, name) }
 	put(t, in("f"), "x", 0)
@@ -55,7 +55,7 @@ func TestRemoveOfOneThing(t *testing.T) {
 	}
 }
 
-func TestRemoveCopesWithFoldersWithoutPermission(t *testing.T) {
+func TestRemoveFoldersWithoutPermission(t *testing.T) {
 	for mode := range os.FileMode(8) {
 		top := filepath.Join(t.TempDir(), "top")
 		check(t, os.MkdirAll(filepath.Join(top, "a/b"), 0o755))
@@ -69,7 +69,7 @@ func TestRemoveCopesWithFoldersWithoutPermission(t *testing.T) {
 	}
 }
 
-func TestRemoveSaysWhatItCouldNotAndTakesTheRest(t *testing.T) {
+func TestRemoveContinuesAfterError(t *testing.T) {
 	testenv.NeedsRoot(t, "set the immutable attribute")
 	top := filepath.Join(t.TempDir(), "top")
 	check(t, os.MkdirAll(filepath.Join(top, "m/a"), 0o755))
@@ -88,7 +88,7 @@ func TestRemoveSaysWhatItCouldNotAndTakesTheRest(t *testing.T) {
 	}
 }
 
-func TestRemoveGoesIntoNothingThatIsMounted(t *testing.T) {
+func TestRemoveSkipsMountPoints(t *testing.T) {
 	testenv.NeedsRoot(t, "mount")
 	outside, top := t.TempDir(), filepath.Join(t.TempDir(), "top")
 	put(t, filepath.Join(outside, "precious"), "x", 0o644)
@@ -108,7 +108,7 @@ func TestRemoveGoesIntoNothingThatIsMounted(t *testing.T) {
 	check(t, Remove(t.Context(), top))
 }
 
-func TestRemoveOfFoldersLargerThanAChunk(t *testing.T) {
+func TestRemoveLargeFolders(t *testing.T) {
 	top := filepath.Join(t.TempDir(), "top")
 	check(t, os.Mkdir(top, 0o755))
 	put(t, filepath.Join(top, "0"), "x", 0o644)
@@ -131,10 +131,9 @@ func TestRemoveEndsWithItsContext(t *testing.T) {
 	check(t, Remove(t.Context(), top))
 }
 
-// TestRemoveBesideAProcessThatChangesTheTree removes a tree while a goroutine changes it. The
-// goroutine moves folders out of the tree and back, and replaces them with symbolic links to a
-// folder outside.
-func TestRemoveBesideAProcessThatChangesTheTree(t *testing.T) {
+// TestRemoveDuringChanges removes a tree while a goroutine changes it. The goroutine moves folders
+// out of the tree and back, and replaces them with symbolic links to a folder outside.
+func TestRemoveDuringChanges(t *testing.T) {
 	outside := t.TempDir()
 	in := func(name string) string { return filepath.Join(outside, name) }
 	check(t, os.Mkdir(in("precious"), 0o755))
@@ -181,9 +180,9 @@ func TestRemoveBesideAProcessThatChangesTheTree(t *testing.T) {
 	}
 }
 
-// TestRemoveBesideOthersThatRemove removes one tree with several goroutines at once. All calls must
-// succeed, and the tree must not exist when the first call returns.
-func TestRemoveBesideOthersThatRemove(t *testing.T) {
+// TestConcurrentRemove removes one tree with several goroutines at once. All calls must succeed,
+// and the tree must not exist when the first call returns.
+func TestConcurrentRemove(t *testing.T) {
 	for range 5 {
 		top := filepath.Join(t.TempDir(), "top")
 		for i := range 4 {

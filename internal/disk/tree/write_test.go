@@ -20,7 +20,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-func TestWhatIsWrittenIsWhatTarWrites(t *testing.T) {
+func TestWriteMatchesTar(t *testing.T) {
 	src := fullTree(t)
 	for _, name := range []string{"socket", "null", "out-too"} { // entries that Write rejects or that it counts differently
 		os.Remove(filepath.Join(src, name))
@@ -131,7 +131,7 @@ func TestWriteRefuses(t *testing.T) {
 	same(t, describe(t, outside), before)
 }
 
-func TestReaderWantsTheWholeArchive(t *testing.T) {
+func TestReaderNeedsCompleteArchive(t *testing.T) {
 	whole := archiveOf(t, tar.Header{Typeflag: tar.TypeReg, Name: "f", Size: 700, Mode: 0o600}, tar.Header{Typeflag: tar.TypeDir, Name: "d", Mode: 0o700})
 	for _, seekable := range []bool{false, true} {
 		read := func(b []byte, limit int64) error {
@@ -164,7 +164,7 @@ func TestReaderWantsTheWholeArchive(t *testing.T) {
 	}
 }
 
-func TestReaderPassesOnWhatItsSourceSays(t *testing.T) {
+func TestReaderReturnsSourceErrors(t *testing.T) {
 	whole := archiveOf(t, tar.Header{Typeflag: tar.TypeReg, Name: "f", Size: 1 << 20, Mode: 0o600})
 	broken := errors.New("broken stream")
 	dst := filepath.Join(t.TempDir(), "dst")
@@ -215,7 +215,7 @@ func TestFormatsOfRealTar(t *testing.T) {
 	}
 }
 
-func TestAFullDiskLeavesNothing(t *testing.T) {
+func TestFullDiskLeavesNothing(t *testing.T) {
 	testenv.NeedsRoot(t, "mount")
 	small := t.TempDir()
 	if err := unix.Mount("tmpfs", small, "tmpfs", 0, "size=1m"); err != nil {

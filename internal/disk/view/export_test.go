@@ -55,8 +55,8 @@ func TestExportKeepsAll(t *testing.T) {
 	}
 }
 
-// TestTheKernelSeesWhatWasExported mounts an exported image.
-func TestTheKernelSeesWhatWasExported(t *testing.T) {
+// TestKernelReadsExport mounts an exported image.
+func TestKernelReadsExport(t *testing.T) {
 	testenv.NeedsRoot(t, "mount")
 	v, path, folder := New(root(t), volume(t)), filepath.Join(t.TempDir(), "disk"), t.TempDir()
 	if err := Export(t.Context(), v, path); err != nil {
@@ -74,9 +74,9 @@ func TestTheKernelSeesWhatWasExported(t *testing.T) {
 	same(t, listing(t, Folder(r)), listing(t, v))
 }
 
-// TestExportOfMuchThatIsAHole exports a file that has a size of 1 TiB and contains only a few bytes
-// of data.
-func TestExportOfMuchThatIsAHole(t *testing.T) {
+// TestExportOfHugeHole exports a file that has a size of 1 TiB and contains only a few bytes of
+// data.
+func TestExportOfHugeHole(t *testing.T) {
 	top := t.TempDir()
 	f, err := os.Create(filepath.Join(top, "huge"))
 	if err != nil {
@@ -131,7 +131,7 @@ func (f failing) Open(name string) (fs.File, error) {
 	return f.Tree.Open(name)
 }
 
-func TestExportThatFailsLeavesNothing(t *testing.T) {
+func TestFailedExportLeavesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "disk")
 	if err := os.WriteFile(path, []byte("what was there"), 0o600); err != nil {
 		t.Fatal(err)
@@ -158,7 +158,7 @@ func TestExportThatFailsLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestExportToAFullDisk(t *testing.T) {
+func TestExportToFullDisk(t *testing.T) {
 	testenv.NeedsRoot(t, "make a small disk")
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {

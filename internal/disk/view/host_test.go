@@ -36,7 +36,7 @@ func hostFolder(t *testing.T) (path string, tree Tree) {
 	return filepath.Join(top, "folder"), Folder(r)
 }
 
-func TestAFolderOfTheHost(t *testing.T) {
+func TestHostFolder(t *testing.T) {
 	path, tree := hostFolder(t)
 	if got := names(t, tree, "."); got != "a holes inside not\xffutf8 out passwd pipe sub" {
 		t.Errorf("%q", got)
@@ -71,7 +71,7 @@ func TestAFolderOfTheHost(t *testing.T) {
 	}
 }
 
-func TestAFolderOfTheHostIsAFileSystem(t *testing.T) {
+func TestHostFolderIsFileSystem(t *testing.T) {
 	path, tree := hostFolder(t)
 	for _, name := range []string{"out", "passwd", "inside", "sub/up", "not\xffutf8", "holes"} { // fstest.TestFS would follow these links, can't name the file, or would take long
 		if err := os.Remove(filepath.Join(path, name)); err != nil {

@@ -69,7 +69,7 @@ func opaque(name string) tar.Header {
 	return h
 }
 
-func TestChangesLieOverARoot(t *testing.T) {
+func TestChangesOverRoot(t *testing.T) {
 	tree := over(t, root(t),
 		tar.Header{Typeflag: tar.TypeDir, Name: "./", Mode: 0o750, Uid: 9}, folderOf("etc/"), fileOf("etc/conf", 10), removed("etc/gone"), fileOf("etc/new", 700),
 		tar.Header{Typeflag: tar.TypeLink, Name: "etc/again", Linkname: "etc/new"}, opaque("bin/"), fileOf("bin/only", 3), folderOf("dev/"),
@@ -121,8 +121,8 @@ func TestNoChanges(t *testing.T) {
 	same(t, listing(t, over(t, root(t))), listing(t, root(t)))
 }
 
-// TestWhatLinuxShows compares the tree from Over with an overlay mount of Linux.
-func TestWhatLinuxShows(t *testing.T) {
+// TestOverlayMatchesLinux compares the tree from Over with an overlay mount of Linux.
+func TestOverlayMatchesLinux(t *testing.T) {
 	testenv.NeedsRoot(t, "mount")
 	top := t.TempDir()
 	in := func(parts ...string) string { return filepath.Join(append([]string{top}, parts...)...) }
@@ -235,9 +235,9 @@ func TestHostileChanges(t *testing.T) {
 	}
 }
 
-// TestChangesDeeperThanAPath checks a directory that is deeper than Linux's path limit. A machine
-// can create such a directory.
-func TestChangesDeeperThanAPath(t *testing.T) {
+// TestChangesDeeperThanPathLimit checks a directory that is deeper than Linux's path limit. A
+// machine can create such a directory.
+func TestChangesDeeperThanPathLimit(t *testing.T) {
 	var entries []tar.Header
 	path := ""
 	for range 30 {

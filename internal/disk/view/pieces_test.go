@@ -58,8 +58,8 @@ func openHoles(t testing.TB, archive []byte) *fileWithHoles {
 	return f.(*fileWithHoles)
 }
 
-// TestFilesWithHolesAreWhatTheySay checks random files with holes. It uses different read patterns.
-func TestFilesWithHolesAreWhatTheySay(t *testing.T) {
+// TestFilesWithHoles checks random files with holes. It uses different read patterns.
+func TestFilesWithHoles(t *testing.T) {
 	random := testenv.Rand(t, 1)
 	for _, count := range []int{0, 1, 2, pageSize - 1, pageSize, pageSize + 1, 5*pageSize + 3} {
 		var want, data []byte
@@ -171,8 +171,8 @@ func TestHostilePieces(t *testing.T) {
 	}
 }
 
-// TestHolesOfAnotherForm checks sparse files in the formats that tar itself defines.
-func TestHolesOfAnotherForm(t *testing.T) {
+// TestHolesInOtherFormats checks sparse files in the formats that tar itself defines.
+func TestHolesInOtherFormats(t *testing.T) {
 	for _, format := range []string{"pax", "gnu"} {
 		dir := t.TempDir()
 		if err := errors.Join(os.WriteFile(filepath.Join(dir, "holes"), []byte("data"), 0o600), os.Truncate(filepath.Join(dir, "holes"), 8192)); err != nil {
@@ -202,9 +202,9 @@ func TestPiecesAreBounded(t *testing.T) {
 	}
 }
 
-// TestAnArchiveThatChanges truncates and overwrites an archive while it is in use. The changes must
+// TestChangingArchive truncates and overwrites an archive while it is in use. The changes must
 // cause only errors.
-func TestAnArchiveThatChanges(t *testing.T) {
+func TestChangingArchive(t *testing.T) {
 	archive := holed(t, "1000", "data", 1, 500, 4)
 	f := openHoles(t, archive)
 	at := bytes.Index(archive, []byte("data"))

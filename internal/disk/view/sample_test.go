@@ -38,8 +38,8 @@ func sampleOver(t *testing.T, lower Tree) Tree {
 	return tree
 }
 
-// TestWhatTheHelperWrites checks the tree of the sample.
-func TestWhatTheHelperWrites(t *testing.T) {
+// TestArchiveOfHelper checks the tree of the sample.
+func TestArchiveOfHelper(t *testing.T) {
 	tree := sampleOver(t, root(t))
 	longName, page := strings.Repeat("n", 255), func(c string) string { return strings.Repeat(c, 4096) }
 	for dir, want := range map[string]string{
@@ -125,8 +125,8 @@ func dataOf(t *testing.T, tree Tree, name string) (start, end int64, err error) 
 	return f.(mkext4.Sparse).NextData(0)
 }
 
-// TestExportOfWhatTheHelperWrites checks that an export preserves everything, including holes.
-func TestExportOfWhatTheHelperWrites(t *testing.T) {
+// TestExportArchiveOfHelper checks that an export preserves everything, including holes.
+func TestExportArchiveOfHelper(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "disk")
 	v := New(sampleOver(t, root(t)), nil)
 	if err := Export(t.Context(), v, path); err != nil {

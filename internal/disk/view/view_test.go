@@ -25,7 +25,7 @@ func names(t *testing.T, tree Tree, dir string) string {
 	return strings.Join(all, " ")
 }
 
-func TestTheVolumeIsSeenInTheRoot(t *testing.T) {
+func TestRootShowsVolume(t *testing.T) {
 	v := New(root(t), volume(t))
 	if got := names(t, v, "."); got != "bin dev etc lost+found not\xffutf8 out workspace workspaces" {
 		t.Errorf("%q", got)
@@ -64,7 +64,7 @@ func TestTheVolumeIsSeenInTheRoot(t *testing.T) {
 	listing(t, v)
 }
 
-func TestARootWithoutVolume(t *testing.T) {
+func TestRootWithoutVolume(t *testing.T) {
 	v := New(root(t), nil)
 	if got, err := readAll(v, "workspace/hidden"); got != "hidden" || err != nil {
 		t.Errorf("%q, %v", got, err)
@@ -72,7 +72,7 @@ func TestARootWithoutVolume(t *testing.T) {
 	same(t, listing(t, v), listing(t, root(t)))
 }
 
-func TestARootWithoutAPlaceForTheVolume(t *testing.T) {
+func TestRootWithoutMountPoint(t *testing.T) {
 	v := New(image(t, put{name: "z", mode: reg, content: "z"}), volume(t))
 	if got := names(t, v, "."); got != "lost+found workspace z" {
 		t.Errorf("%q", got)
@@ -86,9 +86,9 @@ func TestARootWithoutAPlaceForTheVolume(t *testing.T) {
 	}
 }
 
-// TestAVolumeThatIsNoFolder replaces the directory "files" of a volume with a symbolic link. The
-// view must not enter that volume.
-func TestAVolumeThatIsNoFolder(t *testing.T) {
+// TestVolumeIsLink replaces the directory "files" of a volume with a symbolic link. The view must
+// not enter that volume.
+func TestVolumeIsLink(t *testing.T) {
 	v := New(root(t), Subtree(image(t, put{name: "files", mode: lnk | 0o777, content: "/"}), "files"))
 	for _, name := range []string{"workspace", "workspace/etc"} {
 		if _, err := v.Open(name); !errors.Is(err, ErrSymlink) {
