@@ -17,7 +17,7 @@ func (b *bench) trees() error {
 	return b.onWorkspaces(func(w *workspaces) (steps []step) {
 		k := w.kinds[len(w.kinds)-1]
 		if k.driver.Features().BlockDisks {
-			return nil // findKinds has said why
+			return nil // findKinds has already reported the reason
 		}
 		for _, s := range grown {
 			steps = append(steps, step{fmt.Sprintf("trees of %d files", s.folders*s.files), func() error { return w.grown(k, s) }})

@@ -18,7 +18,7 @@ const MTU = network.MTU
 // NetworkRecord is an entry of a network log.
 type NetworkRecord = network.Record
 
-// Plan returns the addresses of the machine, which it uses if it has a network.
+// Plan returns the addresses of the machine. A machine without a network does not use them.
 func (w *Workspace) Plan() network.Plan { return network.NewPlan(w.ID) }
 
 // CheckEgress returns an error if a rule is malformed or can never match.
