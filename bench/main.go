@@ -1,10 +1,9 @@
 // Command bench measures pyro. It compares each figure with its floor from the same run. The floor
 // is the minimum that the host, the emulator and the guest need for the same work. bench prints a
-// table. With -json it also writes the figures to a file.
+// table. With -json it also writes the figures to a file. With -curves it draws the section trees.
 //
 //	make bench
 //	go run ./bench -only exec,files -n 20 -json figures.json
-//	go run ./bench -only trees -curves docs/images/trees.svg
 //	go run ./bench -only pty    needs no machine, but the programs of make build
 package main
 
