@@ -1642,6 +1642,9 @@ type SandboxesProcessesStreamParams struct {
 
 	// StderrOffset The same for the standard error
 	StderrOffset *int64 `form:"stderr_offset,omitempty" json:"stderr_offset,omitempty"`
+
+	// Window Send at most so many bytes that no frame ack has confirmed; 0: no limit
+	Window *int64 `form:"window,omitempty" json:"window,omitempty"`
 }
 
 // SandboxesServicesLogsParams defines parameters for SandboxesServicesLogs.
@@ -6763,6 +6766,18 @@ func NewSandboxesProcessesStreamRequest(server string, id string, selector strin
 		if params.StderrOffset != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "stderr_offset", *params.StderrOffset, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Window != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "window", *params.Window, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"net/http"
+	"sync"
 
 	"connectrpc.com/connect"
 
@@ -58,12 +59,23 @@ func (s *Server) pty(c *socket, in *ByID) error {
 		return err
 	}
 	c.pings.Store(true)
-	t := terminal{c, client, in.ID, tag}
+	t := terminal{socket: c, host: client, id: in.ID, tag: tag, all: &s.terminals, window: newWindow(f.Window)}
+	t.client = t.all.join(terminalID{in.ID, tag}, c.by.Actor, f.Type == "start")
+	defer t.all.leave(t.client)
+	if f.Holder {
+		var following sync.WaitGroup
+		following.Go(func() { t.all.follow(ctx, t.client, c.send) })
+		defer following.Wait()
+		defer stop()
+	}
 	c.run(stop, func() error {
 		for stream.Receive() {
 			var err error
 			switch e := stream.Msg().Event.(type) {
 			case *pb.PtyAttachResponse_Output:
+				if err := t.window.wait(ctx, len(e.Output.Data)); err != nil {
+					return err
+				}
 				data := base64.StdEncoding.EncodeToString(e.Output.Data)
 				err = c.send(event{Type: "output", Data: data, Offset: &e.Output.Offset})
 			case *pb.PtyAttachResponse_Exited:
@@ -103,9 +115,12 @@ func attach(id string, f frame) (*pb.PtyAttachRequest, error) {
 // terminal is a terminal that a client has started or connected to.
 type terminal struct {
 	*socket
-	host hostClient
-	id   string // of the sandbox
-	tag  string
+	host   hostClient
+	id     string // of the sandbox
+	tag    string
+	all    *terminals
+	client *terminalClient
+	window *window
 }
 
 // do handles a frame of the client. It returns after the host has handled the frame. So frames keep
@@ -116,14 +131,31 @@ func (t terminal) do(ctx context.Context, f frame) error {
 	defer cancel()
 	var err error
 	switch f.Type {
+	case "hold":
+		t.all.hold(t.client)
+		return nil
+	case "release":
+		t.all.release(t.client)
+		return nil
+	case "ack":
+		t.window.confirm(f.Bytes)
+		return nil
+	case "input", "resize", "kill":
+		err = t.all.use(t.client, f.Type == "input")
+	default:
+		return fault.Newf(fault.Invalid, "a frame of the type %.40q: after the first frame, only input, resize, kill, hold, release and ack are allowed", f.Type)
+	}
+	if err != nil {
+		t.report(err, false)
+		return nil
+	}
+	switch f.Type {
 	case "input":
 		_, err = t.host.PtySendInput(ctx, connect.NewRequest(&pb.PtySendInputRequest{SandboxId: t.id, Tag: t.tag, Data: f.Data}))
 	case "resize":
 		_, err = t.host.PtyResize(ctx, connect.NewRequest(&pb.PtyResizeRequest{SandboxId: t.id, Tag: t.tag, Cols: f.Cols, Rows: f.Rows}))
 	case "kill":
 		_, err = t.host.PtyKill(ctx, connect.NewRequest(&pb.PtyKillRequest{SandboxId: t.id, Tag: t.tag}))
-	default:
-		return fault.Newf(fault.Invalid, "a frame of the type %.40q: after the first frame, only input, resize and kill are allowed", f.Type)
 	}
 	if err != nil && t.ctx.Err() == nil {
 		t.report(control.FromHost(err), false)

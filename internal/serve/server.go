@@ -44,6 +44,7 @@ type Server struct {
 	mux         *http.ServeMux
 	crossOrigin *http.CrossOriginProtection
 	sockets     sockets
+	terminals   terminals
 	events      *eventStreams
 	pingEvery   time.Duration // of WebSockets
 	previews    *preview.Handler

@@ -44,23 +44,31 @@ type frame struct {
 	Rows       uint32            `json:"rows"`
 	Offset     int64             `json:"offset"`
 	Data       []byte            `json:"data"` // base64
+	Window     int64             `json:"window"`
+	Bytes      int64             `json:"bytes"`
+	Holder     bool              `json:"holder"`
 }
 
 // event is a frame to a client. Each type of event uses some of the fields.
 type event struct {
-	Type     string  `json:"type"`
-	Status   string  `json:"status,omitempty"`
-	ActiveAt string  `json:"last_active_at,omitempty"`
-	PID      *uint32 `json:"pid,omitempty"`
-	Tag      string  `json:"tag,omitempty"`
-	Data     string  `json:"data,omitempty"`
-	Encoding string  `json:"encoding,omitempty"`
-	Offset   *int64  `json:"offset,omitempty"`
-	ExitCode *int32  `json:"exit_code,omitempty"`
-	Error    string  `json:"error,omitempty"`
-	Fatal    *bool   `json:"fatal,omitempty"`
-	Code     string  `json:"code,omitempty"`
-	Hint     string  `json:"hint,omitempty"`
+	Type       string  `json:"type"`
+	Status     string  `json:"status,omitempty"`
+	ActiveAt   string  `json:"last_active_at,omitempty"`
+	PID        *uint32 `json:"pid,omitempty"`
+	Tag        string  `json:"tag,omitempty"`
+	Data       string  `json:"data,omitempty"`
+	Encoding   string  `json:"encoding,omitempty"`
+	Offset     *int64  `json:"offset,omitempty"`
+	ExitCode   *int32  `json:"exit_code,omitempty"`
+	Error      string  `json:"error,omitempty"`
+	Fatal      *bool   `json:"fatal,omitempty"`
+	Code       string  `json:"code,omitempty"`
+	Hint       string  `json:"hint,omitempty"`
+	Holder     string  `json:"holder,omitempty"`
+	HolderType string  `json:"holder_type,omitempty"`
+	Yours      *bool   `json:"yours,omitempty"`
+	SameUser   *bool   `json:"same_user,omitempty"`
+	Others     *int    `json:"others,omitempty"`
 }
 
 // parseFrame parses a message as a frame.

@@ -25,6 +25,7 @@ type selected struct {
 	Selector     string `path:"selector" maxLength:"256" doc:"A PID, or a tag"`
 	StdoutOffset int64  `query:"stdout_offset" minimum:"0" doc:"Start at this byte of the standard output; 0: at the oldest stored byte"`
 	StderrOffset int64  `query:"stderr_offset" minimum:"0" doc:"The same for the standard error"`
+	Window       int64  `query:"window" minimum:"0" doc:"Send at most so many bytes that no frame ack has confirmed; 0: no limit"`
 }
 
 func (s *Server) bindStreams(base string) {
@@ -90,20 +91,27 @@ func (s *Server) processStream(c *socket, in *selected) error {
 	}
 	ctx, stop := context.WithCancel(c.ctx)
 	defer stop()
+	w := newWindow(in.Window)
 	c.run(stop, func() error {
 		stream, err := client.ConnectProcess(ctx, connect.NewRequest(req))
 		if err != nil {
 			return control.FromHost(err)
 		}
 		defer stream.Close()
-		out := output{to: c, offsets: true}
+		out := output{to: c, offsets: true, room: func(n int) error { return w.wait(ctx, n) }}
 		for stream.Receive() {
 			if last, err := out.event(stream.Msg()); last || err != nil {
 				return err
 			}
 		}
 		return ended(stream.Err())
-	}, onlyStop)
+	}, func(f frame) error {
+		if f.Type != "ack" {
+			return onlyStop(f)
+		}
+		w.confirm(f.Bytes)
+		return nil
+	})
 	return nil
 }
 
@@ -126,7 +134,8 @@ func ended(err error) error {
 // output turns the events of a program into frames.
 type output struct {
 	to             *socket
-	offsets        bool // frames have offsets
+	offsets        bool              // frames have offsets
+	room           func(n int) error // waits until the client can take n more bytes; nil: it always can
 	stdout, stderr half
 }
 
@@ -199,6 +208,11 @@ func (o *output) end(e *pb.ExecStreamEnd) error {
 func (o *output) send(kind string, data []byte, offset int64) error {
 	if len(data) == 0 {
 		return nil
+	}
+	if o.room != nil {
+		if err := o.room(len(data)); err != nil {
+			return err
+		}
 	}
 	e := event{Type: kind, Data: string(data)}
 	if !utf8.Valid(data) {

@@ -124,6 +124,44 @@ try {
 		await shows("Terminal 1", "first 2");
 	});
 
+	await step("a terminal that prints 50 MB", async () => {
+		const session = await context.newCDPSession(page);
+		const heap = async () => {
+			await session.send("HeapProfiler.collectGarbage");
+			return (await session.send("Runtime.getHeapUsage")).usedSize / 2 ** 20;
+		};
+		const shows = (text) => page.locator(".xterm-rows").filter({ hasText: text }).first().waitFor();
+		const frame = () => page.evaluate(() => new Promise((done) => requestAnimationFrame(done)));
+		const timed = async (run) => {
+			const began = performance.now();
+			await run();
+			return performance.now() - began;
+		};
+		const before = await heap();
+		await page.locator(".xterm-helper-textarea").focus();
+		let over = false;
+		await page.keyboard.type("clear; yes 0123456789abcdef | head -c 50000000; echo all $((1 + 1))\r");
+		const frames = [];
+		const end = shows("all 2").then(() => (over = true));
+		while (!over) frames.push(await timed(frame));
+		await end;
+		const grown = (await heap()) - before;
+		// The output that a program printed before Ctrl+C must not keep the shell waiting.
+		await page.keyboard.type("yes\r");
+		await shows("y");
+		await page.waitForTimeout(2000);
+		const stopped = await timed(async () => {
+			await page.keyboard.press("Control+c");
+			await page.keyboard.type("echo stopped $((1 + 1))\r");
+			await shows("stopped 2");
+		});
+		const slowest = Math.max(...frames);
+		console.log(`the page answered within ${Math.round(slowest)} ms, and grew by ${Math.round(grown)} MB. Ctrl+C worked after ${Math.round(stopped)} ms`);
+		assert.ok(frames.length > 10 && slowest < 30000, `${frames.length} answers, the slowest after ${slowest} ms`);
+		assert.ok(grown < 64, `the page has grown by ${grown} MB`);
+		await session.detach();
+	});
+
 	await step("stop a program", async () => {
 		await client("POST", `/v1${path}/exec`, { cmd: "sleep", args: ["1000"], background: true, tag: "sleeps" });
 		await page.goto(path);

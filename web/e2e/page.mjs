@@ -57,6 +57,16 @@ const client = clientOf(url, keyFile);
 const api = (method, path, data) => context.request.fetch(path, { method, data });
 let id;
 
+const besides = [];
+/** beside runs a step that mostly waits, in a page of its own, while the script goes on. */
+async function beside(name, run) {
+	const other = await open({ storageState: await context.storageState() });
+	const done = step(name, () => run(other.page)).finally(() => other.context.close());
+	done.catch(() => {}); // finishBesides throws it
+	besides.push(done);
+}
+const finishBesides = () => Promise.all(besides.splice(0));
+
 try {
 	await step("log in", async () => {
 		await page.goto("/");
@@ -112,17 +122,100 @@ try {
 		const watch = other.page;
 		await watch.goto(page.url());
 		await watch.locator(".xterm-rows").filter({ hasText: "42 is the answer" }).waitFor();
-		await watch.getByText("You only watch").waitFor();
+		await watch.getByText("You only watch. You type in another window.").waitFor();
+		await page.getByTitle("1 other window or program has this terminal open").waitFor();
 		await watch.keyboard.type("echo not typed\r");
 		await page.locator(".xterm-helper-textarea").focus();
 		await page.keyboard.type("echo seen by $((1 + 1))\r");
 		await watch.locator(".xterm-rows").filter({ hasText: "seen by 2" }).waitFor();
 		assert.ok(!(await watch.locator(".xterm-rows").innerText()).includes("not typed"), "a browser that watches has typed");
+		const told = page.getByText("You type in Terminal 1 in another window now").waitFor(); // it goes by itself
 		await watch.getByRole("button", { name: "Type", exact: true }).click();
+		await told;
 		await watch.locator(".xterm-helper-textarea:focus").waitFor();
 		await watch.keyboard.type("echo taken $((1 + 2))\r");
 		await typed("taken 3");
+		await page.getByText("You only watch. You type in another window.").waitFor();
+		await page.locator(".xterm-helper-textarea").focus();
+		await page.keyboard.type("echo not typed\r");
+		await check(page, "a terminal in another window");
+		const again = page.getByText("You type in Terminal 1 again").waitFor();
+		await watch.getByRole("button", { name: "Watch", exact: true }).click(); // gives it back
+		await again;
+		await page.keyboard.type("echo back $((2 + 2))\r");
+		await watch.locator(".xterm-rows").filter({ hasText: "back 4" }).waitFor();
+		assert.ok(!(await watch.locator(".xterm-rows").innerText()).includes("not typed"), "a browser that watches has typed");
 		await other.context.close();
+	});
+
+	await step("share the terminal with a program", async () => {
+		const other = await open();
+		const program = other.page;
+		await program.goto("/");
+		const key = (await (await api("GET", "/v1/api-keys")).json())[0].name;
+		const told = page.getByText(`The API key ${key} has taken over Terminal 1`).waitFor();
+		await program.evaluate(
+			([path, token]) =>
+				new Promise((ready, fail) => {
+					const socket = (window.socket = new WebSocket(`ws://${location.host}${path}`));
+					window.heard = [];
+					const send = (f) => socket.send(JSON.stringify(f));
+					window.sends = send;
+					socket.onopen = () => (send({ type: "auth", token }), send({ type: "connect", tag: "term-1", holder: true }), send({ type: "hold" }));
+					socket.onclose = (e) => fail(new Error(`closed with ${e.code}`));
+					socket.onmessage = (e) => {
+						const m = JSON.parse(e.data);
+						window.heard.push(m);
+						if (m.yours) ready();
+					};
+				}),
+			[`/v1/sandboxes/${id}/pty`, readFileSync(keyFile, "utf8").trim()],
+		);
+		const sends = (f) => program.evaluate((f) => window.sends(f), f);
+		const hears = (f) => program.waitForFunction((f) => window.heard.some((m) => Object.entries(f).every(([k, v]) => m[k] === v)), f);
+		const type = (text) => sends({ type: "input", data: Buffer.from(text).toString("base64") });
+		await told;
+		await page.getByText(`You only watch. The API key ${key} types. Choose Type to take over.`).waitFor();
+		await type("echo program $((3 + 3))\r");
+		await typed("program 6");
+		await program.evaluate(() => (window.heard = []));
+		await page.getByRole("button", { name: "Type", exact: true }).click();
+		await hears({ type: "holder", holder: "Owner", holder_type: "user", yours: false, others: 1 });
+		await type("echo refused\r");
+		await hears({ type: "error", code: "invalid_state", data: "Owner has taken over the terminal" });
+		await page.locator(".xterm-helper-textarea:focus").waitFor();
+		await page.keyboard.type("echo person $((4 + 4))\r");
+		await typed("person 8");
+		assert.ok(!(await page.locator(".xterm-rows").innerText()).includes("refused"));
+		await page.getByRole("button", { name: "Watch", exact: true }).click();
+		await hears({ type: "holder", yours: true });
+		await other.context.close();
+		await page.getByText("You only watch. Nobody types. Choose Type to take over.").waitFor();
+		await page.getByRole("button", { name: "Type", exact: true }).click();
+		await page.locator(".xterm-helper-textarea:focus").waitFor();
+	});
+
+	await step("a terminal that prints much", async () => {
+		let unconfirmed = 0;
+		let most = 0;
+		const bytes = (data) => Buffer.from(data, "base64").length;
+		page.on("websocket", (s) => {
+			if (!s.url().endsWith("/pty")) return;
+			s.on("framereceived", ({ payload }) => {
+				const m = JSON.parse(payload);
+				if (m.type === "output") most = Math.max(most, (unconfirmed += bytes(m.data)));
+			});
+			s.on("framesent", ({ payload }) => {
+				const m = JSON.parse(payload);
+				if (m.type === "ack") unconfirmed -= m.bytes;
+			});
+		});
+		await page.reload();
+		await typed("person 8");
+		await page.keyboard.type("yes 0123456789abcdef | head -c 8000000; echo all $((5 + 5))\r");
+		await typed("all 10");
+		console.log(`at most ${most} bytes were not shown`);
+		assert.ok(most > 64 << 10 && most <= 512 << 10, `${most} bytes were on the way to the terminal`);
 	});
 
 	await step("edit a file", async () => {
@@ -260,6 +353,17 @@ try {
 		await page.getByRole("button", { name: "Actions for made-inside" }).waitFor({ state: "detached", timeout: 120000 });
 	});
 
+	await beside("a deletion that nobody undoes", async (page) => {
+		await page.goto(`/sandboxes/${id}/files?path=/srv/app/many/deep`);
+		const there = async () => (await client("POST", `/v1/sandboxes/${id}/files/list`, { path: "/srv/app/many/deep" })).entries.some((e) => e.name === "7.txt");
+		await page.getByRole("button", { name: "Actions for 7.txt" }).click();
+		await page.getByRole("button", { name: "Delete" }).click();
+		await page.getByRole("button", { name: "Actions for 7.txt" }).waitFor({ state: "detached" });
+		assert.ok(await there(), "it was deleted at once");
+		await page.mouse.move(0, 0); // the pointer would stop the time for undo
+		while (await there()) await page.waitForTimeout(200);
+	});
+
 	await step("rename", async () => {
 		const focused = (name) => page.locator(".entry-name:focus").filter({ hasText: name }).waitFor();
 		const rename = async (name) => {
@@ -343,9 +447,6 @@ try {
 		await row.waitFor();
 		const read = await context.request.post(`/v1/sandboxes/${id}/files/read`, { data: { path: "/srv/app/data.csv" } });
 		assert.equal(await read.text(), "new\n");
-		await remove();
-		await page.mouse.move(0, 0); // the pointer would stop the time for undo
-		while ((await names()).includes("data.csv")) await page.waitForTimeout(200);
 	});
 
 	await step("see metrics", async () => {
@@ -356,6 +457,8 @@ try {
 		await page.getByRole("img", { name: /^Disk(: no data| in the last 24h)/ }).waitFor();
 		await check(page, "metrics");
 	});
+
+	await finishBesides();
 
 	await step("pause and resume", async () => {
 		// A deletion that can still be undone ends before another change begins.
@@ -373,22 +476,23 @@ try {
 		await check(page, "paused");
 		await page.getByRole("link", { name: "Terminal" }).click();
 		await page.getByRole("button", { name: "Resume" }).first().click();
-		await typed("42 is the answer");
+		await typed("all 10");
 		await page.keyboard.type("clear; ls --color / && python3 app/roman.py 19 && uname -sr\r");
 		await typed("XIX");
 		await typed("Linux");
 		await shot(page, "page-terminal");
 	});
 
-	await step("metrics of a resumed sandbox", async () => {
-		await page.getByRole("button", { name: "Pause" }).click();
-		await page.getByRole("heading", { name: "This sandbox is paused" }).waitFor();
-		await page.getByRole("link", { name: "Metrics" }).click();
+	await beside("metrics of a resumed sandbox", async (page) => {
+		const { id } = await client("POST", "/v1/sandboxes", { metadata: { name: "resumed" }, memory_mb: 128 });
+		await client("POST", `/v1/sandboxes/${id}/pause`);
+		await page.goto(`/sandboxes/${id}/metrics`);
 		await page.getByRole("heading", { name: "Use of resources" }).waitFor();
 		await page.getByRole("button", { name: "Resume" }).click();
 		await page.getByRole("button", { name: "Pause" }).waitFor();
 		await page.waitForTimeout(2000); // the change itself also loads them
 		await page.waitForRequest(/\/metrics\?range=10m$/);
+		await client("DELETE", `/v1/sandboxes/${id}`);
 	});
 
 	await step("looking does not count as use", async () => {
@@ -406,7 +510,7 @@ try {
 		await client("POST", `/v1/sandboxes/${bad.id}/exec`, { cmd: "sh", args: ["-c", 'echo "$1"; echo failed >&2; exit 3', "sh", payload] });
 		await page.getByRole("button", { name: "Load the commands again" }).click();
 		await page.getByText("Exit code 3").click();
-		assert.equal(await page.getByLabel("Output").textContent(), `${payload}\nfailed`);
+		assert.equal(await page.getByLabel("Output", { exact: true }).textContent(), `${payload}\nfailed`);
 		await check(page, "overview");
 		await page.getByRole("button", { name: "More actions" }).click();
 		await page.getByRole("button", { name: "Delete", exact: true }).click();
@@ -465,6 +569,37 @@ try {
 		await page.getByRole("link", { name: "Network" }).click();
 		await page.getByText("No network").waitFor();
 		await check(page, "network");
+	});
+
+	await step("output of a program", async () => {
+		const run = (script, more) => client("POST", `/v1/sandboxes/${id}/exec`, { cmd: "sh", args: ["-c", script], ...more });
+		const background = (tag, script) => run(script, { background: true, tag });
+		const output = page.locator(".follow");
+		const shows = (text) => output.filter({ hasText: text }).waitFor();
+		await run("mkfifo /tmp/next");
+		await background("build", `printf '\\033[32mcompiling\\033[0m\\n%s\\n' '${payload}'; echo careful >&2; read x </tmp/next; echo got $x; exit 3`);
+		await page.getByRole("link", { name: "Overview" }).click();
+		await page.getByRole("button", { name: "Output of build" }).click();
+		await shows("compiling");
+		await output.locator(".stderr").filter({ hasText: "careful" }).waitFor();
+		assert.ok(!(await output.textContent()).includes("\x1b"), "it shows sequences of terminals");
+		await check(page, "output of a program");
+		await run("echo more >/tmp/next");
+		await shows("got more");
+		await page.getByText("Ended with exit code 3").waitFor();
+		await page.getByRole("button", { name: "Close" }).click();
+		await page.getByRole("button", { name: "Output of build" }).waitFor({ state: "detached" });
+
+		// A program that prints without end, and does not obey SIGTERM.
+		await background("deaf", "trap '' TERM; yes deaf");
+		await page.getByRole("button", { name: "Output of deaf" }).click();
+		await shows("deaf");
+		await page.getByRole("button", { name: "Stop program" }).click();
+		await page.getByRole("button", { name: "Kill program" }).click();
+		await page.getByText("Ended with exit code 137").waitFor();
+		const shown = await output.evaluate((e) => e.textContent.length);
+		assert.ok(shown < 200_000, `it shows ${shown} characters`);
+		await page.getByRole("button", { name: "Close" }).click();
 	});
 
 	await step("fork", async () => {
@@ -720,12 +855,13 @@ try {
 		await page.getByRole("button", { name: "Undo" }).focus();
 		await page.keyboard.press("Enter");
 		await link.waitFor();
-		assert.equal((await client("POST", `/v1/sandboxes/${id}/files/list`, { path: "/srv/app" })).entries.some((e) => e.name === "data.csv"), false);
 		await page.getByRole("button", { name: "More actions for fix-parser", exact: true }).click();
 		await page.getByRole("button", { name: "Delete", exact: true }).click();
 		await link.waitFor({ state: "detached" });
 		await page.mouse.move(0, 0); // the pointer would stop the time for undo
 	});
+
+	await finishBesides();
 
 	await step("load", async () => {
 		const fresh = await open({ storageState: await context.storageState() });

@@ -9605,6 +9605,8 @@ export interface operations {
                 stdout_offset?: number;
                 /** @description The same for the standard error */
                 stderr_offset?: number;
+                /** @description Send at most so many bytes that no frame ack has confirmed; 0: no limit */
+                window?: number;
             };
             header?: never;
             path: {

@@ -1,14 +1,15 @@
 import type { ComponentChildren, ComponentType } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { CircleOff, Ellipsis, OctagonX, Pause, Play } from "lucide-preact";
-import { api, textOf, type Process, type Sandbox } from "../api";
-import { activity, canWrite, hrefOf, nameOf, reload, useData } from "../data";
+import { CircleOff, Ellipsis, Pause, Play } from "lucide-preact";
+import { textOf, type Sandbox } from "../api";
+import { activity, canWrite, hrefOf, nameOf, useData } from "../data";
 import { useActivity } from "../events";
 import { ago, cores, duration, exact, megabytes } from "../format";
 import { lazy } from "../lazy";
 import { go, part } from "../router";
 import { tabs } from "../tabs";
-import { ask, Bone, Button, Copied, Empty, Fact, Menu, Notice, Status, Table } from "../ui";
+import { Bone, Button, Copied, Empty, Fact, Menu, Notice, Status } from "../ui";
+import { Programs } from "./programs";
 import { Actions, ApiRequest, isToggled, toggle } from "./sandboxes";
 
 const Files = lazy(() => import("./files").then((m) => m.Files));
@@ -187,57 +188,9 @@ function Overview({ id, box: b }: { id: string; box?: Sandbox }) {
 					))}
 				</dl>
 			</section>
-			{b?.status === "running" && <Processes id={id} />}
+			{b?.status === "running" && <Programs id={id} />}
 			{b && <Commands id={id} />}
 			<ApiRequest title="Use it from a program" label="A request that runs a program" path={`/v1/sandboxes/${id}/exec`} body={`{"cmd": "uname", "args": ["-a"]}`} />
 		</div>
-	);
-}
-
-function Processes({ id }: { id: string }) {
-	const { value: all, error } = useData(`sandbox/${id}/processes`, (api) => api.processes(id), 10);
-	const stop = (p: Process) =>
-		ask({
-			title: `Stop ${p.tag}?`,
-			text: (
-				<>
-					The program <code>{[p.cmd, ...p.args].join(" ").slice(0, 200)}</code> gets the signal SIGTERM.
-				</>
-			),
-			action: "Stop program",
-			run: async () => {
-				await api.kill(id, String(p.pid), "SIGTERM");
-				await reload(`sandbox/${id}/processes`);
-			},
-		});
-	return (
-		<section class="panel" aria-labelledby="programs">
-			<header>
-				<h2 id="programs">Programs in the background</h2>
-			</header>
-			{error && (
-				<div class="inner">
-					<Notice>{textOf(error)}</Notice>
-				</div>
-			)}
-			{!all && !error && (
-				<div class="inner">
-					<Bone w={220} />
-				</div>
-			)}
-			{all?.length === 0 && <p class="inner dim">None. Terminals and programs that run in the background appear here.</p>}
-			{!!all?.length && (
-				<Table columns={["Program", "Tag", "PID"]} actions>
-					{all.map((p) => (
-						<tr key={p.pid}>
-							<td class="mono">{[p.cmd, ...p.args].join(" ").slice(0, 300)}</td>
-							<td class="dim mono">{p.tag}</td>
-							<td class="dim num">{p.pid}</td>
-							<td class="end">{canWrite.value && <Button small kind="quiet" icon={OctagonX} label={`Stop ${p.tag}`} onClick={() => stop(p)} />}</td>
-						</tr>
-					))}
-				</Table>
-			)}
-		</section>
 	);
 }
