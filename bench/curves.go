@@ -33,7 +33,7 @@ func (b *bench) add(name, floor string, p point) {
 // The picture has one panel for each operation. Both axes are logarithmic. The units are pixels.
 const (
 	panelWidth, panelHeight  = 250, 190
-	left, right, top, bottom = 46, 12, 46, 26
+	left, right, top, bottom = 46, 20, 46, 26
 	panels                   = 3          // in a row
 	leastFiles, mostFiles    = 1e3, 1e5   // of the axis
 	leastMs, mostMs          = 1.0, 100e3 // of the axis

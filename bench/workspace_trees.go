@@ -81,9 +81,9 @@ func (w *workspaces) grown(k kind, s shape) error {
 		{"diff --stat, all files new", "git add, diff --stat", w.comparing(changed, s.folders*(s.files+1)), host("sh", "-c", add)},
 		{"export", "cp -r, sync", w.exporting(id), w.copying(tree, "-r")},
 		{"snapshot", "cp -al, sync", w.snapshotting(id), w.copying(tree, "-al")},
-		{"fork of a snapshot, with its start", "cp -a, sync", w.forking(id, kept), w.copying(tree, "-a")},
-		{"fork of a running workspace, with its start", "cp -a, sync", w.forking(id, ""), w.copying(tree, "-a")},
-		{"reset, with its start", "cp -a, sync", w.resetting(id), w.copying(tree, "-a")},
+		{"fork of a snapshot", "cp -a, sync", w.forking(id, kept), w.copying(tree, "-a")},
+		{"fork of a running workspace", "cp -a, sync", w.forking(id, ""), w.copying(tree, "-a")},
+		{"reset", "cp -a, sync", w.resetting(id), w.copying(tree, "-a")},
 	}
 	rounds := max(1, min(w.slow(), 30_000/(s.folders*s.files)))
 	for _, row := range rows {

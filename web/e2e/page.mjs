@@ -335,9 +335,11 @@ try {
 		await page.getByRole("button", { name: "Actions for large" }).waitFor();
 		assert.equal((await files("/srv/app/many")).filter((e) => e.path.startsWith("/srv/app/many/deep/")).length, 60);
 		assert.equal((await files("/srv/app")).find((e) => e.name === "large").size, 1 << 20);
+		const uploaded = page.getByText("1 file uploaded to /srv/app", { exact: true });
+		await uploaded.waitFor({ state: "detached" }); // the message of an earlier upload
 		await drop("large"); // a file of this name exists
 		await page.getByRole("button", { name: "Replace", exact: true }).click();
-		await page.getByText("1 file uploaded to /srv/app", { exact: true }).waitFor();
+		await uploaded.waitFor();
 		await session.detach();
 	});
 
