@@ -44,7 +44,7 @@ before=$(processes)
 # wait for much of the time.
 case $which in
 quick)
-	scripts/tests.sh "./test ./internal/machine/gvisor" -short -tags machine -p 2 -parallel 6 -timeout 45m
+	scripts/tests.sh "./test ./internal/machine/gvisor" -short -tags machine -p 2 -parallel 4 -timeout 45m
 	export PYRO_ISOLATION=tcg
 	scripts/tests.sh ./internal/machine/qemu -short -tags machine -timeout 20m \
 		-run '^TestConformance$/^tcg$/^(Cancel|Ready|Interfaces|Machines)$/^(Life|Files|Network|Storage|Forks)$'

@@ -98,9 +98,9 @@ func TestPreviewsAreLimited(t *testing.T) {
 	limited("not allowed", "/", 2)
 	now = now.Add(time.Hour)
 	limited("guesses of tokens", "/.pyro/open?token=guess", 2)
-	before := p.guest.requests
+	before := p.guest.requests()
 	limited("a key", "/", 4, keyHeader, p.keys["full"])
-	if got := p.guest.requests - before; got != 4 {
+	if got := p.guest.requests() - before; got != 4 {
 		t.Errorf("the guest got %d requests", got)
 	}
 	if err := p.control.SetPreview(t.Context(), control.Actor{Type: store.ActorUser, ID: p.owner, TeamID: p.team}, p.id, 8000, true); err != nil {

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,16 +22,34 @@ import (
 )
 
 // guest is a hostile web server in a sandbox. It counts requests and stores the last request.
+// Requests can overlap: a client may get an answer from the proxy while the guest still has the
+// request.
 type guest struct {
-	requests int
-	last     *http.Request
-	seen     func(*http.Request) // may be nil
-	closed   chan websocket.StatusCode
+	seen   func(*http.Request) // may be nil
+	closed chan websocket.StatusCode
+
+	mu    sync.Mutex
+	count int
+	last  *http.Request
+}
+
+func (g *guest) requests() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.count
+}
+
+func (g *guest) lastRequest() *http.Request {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.last
 }
 
 func (g *guest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	g.requests++
+	g.mu.Lock()
+	g.count++
 	g.last = r
+	g.mu.Unlock()
 	if g.seen != nil {
 		g.seen(r)
 	}
@@ -156,17 +175,17 @@ func TestPreview(t *testing.T) {
 		if got, text, _ := p.send("POST", p.address("/x"), strings.NewReader("content"), "Origin", p.address("")); got != 200 {
 			t.Errorf("its own form: got %d: %s", got, text)
 		}
-		h := p.guest.last.Header
-		if h.Get("X-Forwarded-Host") != "8000-"+p.id+".localhost:"+p.port || h.Get("X-Forwarded-For") != "127.0.0.1" || h.Get("X-Forwarded-Proto") != "http" || p.guest.last.Host != h.Get("X-Forwarded-Host") {
-			t.Errorf("%s: %v", p.guest.last.Host, h)
+		h := p.guest.lastRequest().Header
+		if h.Get("X-Forwarded-Host") != "8000-"+p.id+".localhost:"+p.port || h.Get("X-Forwarded-For") != "127.0.0.1" || h.Get("X-Forwarded-Proto") != "http" || p.guest.lastRequest().Host != h.Get("X-Forwarded-Host") {
+			t.Errorf("%s: %v", p.guest.lastRequest().Host, h)
 		}
-		before := p.guest.requests
+		before := p.guest.requests()
 		for what, origin := range map[string]string{"another site": "http://evil.example", "another sandbox": "http://8000-cl-other.localhost:" + p.port, "a hidden site": "null"} {
 			if got, _, _ := p.send("POST", p.address("/x"), nil, "Origin", origin); got != 403 {
 				t.Errorf("%s: got %d", what, got)
 			}
 		}
-		if got, text, _ := p.send("POST", p.address("/x"), nil, "Origin", "http://3000-"+p.id+".localhost:"+p.port); got != 200 || p.guest.requests != before+1 {
+		if got, text, _ := p.send("POST", p.address("/x"), nil, "Origin", "http://3000-"+p.id+".localhost:"+p.port); got != 200 || p.guest.requests() != before+1 {
 			t.Errorf("another port of the sandbox: got %d: %s", got, text)
 		}
 		at, _ := url.Parse("http://" + net.JoinHostPort(name, p.port))
@@ -177,7 +196,7 @@ func TestPreview(t *testing.T) {
 		if got, text, _ := p.send("GET", p.address("/api"), nil); got != 403 {
 			t.Errorf("after the logout: got %d: %s", got, text)
 		}
-		for _, line := range p.guest.last.Header["Cookie"] {
+		for _, line := range p.guest.lastRequest().Header["Cookie"] {
 			if strings.Contains(line, session) {
 				t.Error("the guest has the session")
 			}
@@ -195,7 +214,7 @@ func TestPreviewHidesLogins(t *testing.T) {
 	if got, _, _ := p.send("GET", p.address("/"), nil, own...); got != 200 {
 		t.Fatalf("got %d", got)
 	}
-	h := p.guest.last.Header
+	h := p.guest.lastRequest().Header
 	all := fmt.Sprint(h)
 	if strings.Contains(all, "pyro_") || h.Get("Cookie") != `a=1; b="2"` || h.Get("X-API-Key") != "theirs" || h.Get("Authorization") != "Bearer theirs" {
 		t.Errorf("the guest got %s", all)
@@ -207,8 +226,8 @@ func TestPreviewHidesLogins(t *testing.T) {
 
 	p.client.Jar, _ = cookiejar.New(nil)
 	for _, headers := range [][]string{{"X-API-Key", p.keys["full"]}, {"Authorization", "Bearer " + p.keys["full"]}} {
-		if got, text, _ := p.send("GET", p.address("/"), nil, headers...); got != 200 || strings.Contains(fmt.Sprint(p.guest.last.Header), "wrn_") {
-			t.Errorf("with a key: got %d: %s; the guest got %v", got, text, p.guest.last.Header)
+		if got, text, _ := p.send("GET", p.address("/"), nil, headers...); got != 200 || strings.Contains(fmt.Sprint(p.guest.lastRequest().Header), "wrn_") {
+			t.Errorf("with a key: got %d: %s; the guest got %v", got, text, p.guest.lastRequest().Header)
 		}
 	}
 	for key, want := range map[string]int{"read": 403, "foreign": 403, "revoked": 403} {
@@ -237,7 +256,7 @@ func TestPreviewLinks(t *testing.T) {
 	if got, text, r := p.get(open); got != 200 || text != "guest GET /a?x=1" || strings.Contains(r.Request.URL.String(), token) {
 		t.Errorf("a browser: got %d: %s (%s)", got, text, r.Request.URL)
 	}
-	if got, text, _ := p.get(p.address("/b")); got != 200 || text != "guest GET /b" || strings.Contains(fmt.Sprint(p.guest.last.Header), token) {
+	if got, text, _ := p.get(p.address("/b")); got != 200 || text != "guest GET /b" || strings.Contains(fmt.Sprint(p.guest.lastRequest().Header), token) {
 		t.Errorf("the next page: got %d: %s", got, text)
 	}
 	p.client.Jar, _ = cookiejar.New(nil)
