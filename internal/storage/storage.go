@@ -36,6 +36,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pyro-mcp/pyro/internal/disk/mkext4"
 	"github.com/pyro-mcp/pyro/internal/disk/tree"
@@ -284,6 +285,16 @@ func (f Folder) each(but []store.Disks, do func(name string) error) error {
 // Size returns the number of bytes that the disks in d occupy on the host. In block storage it does
 // not count layers that the disks in others also use.
 func (f Folder) Size(d, others store.Disks) int64 { return f.kind().size(d, others) }
+
+// Record returns the record of a complete snapshot for the database. A temporary snapshot has no
+// size, because nobody sees it, and finding the size takes a walk through all files.
+func (f Folder) Record(name string, whole bool, s Snapshot) store.Snapshot {
+	r := store.Snapshot{Name: name, Disks: s.Disks, Whole: whole, CreatedAt: time.Now()}
+	if !r.Temporary() {
+		r.SizeBytes = f.Size(s.Disks, store.Disks{})
+	}
+	return r
+}
 
 // Missing returns the name of the first missing disk, or "" if no disk is missing. A root that no
 // machine has used yet is allowed to be missing.

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
@@ -20,6 +21,10 @@ type Snapshot struct {
 	SizeBytes int64
 	CreatedAt time.Time
 }
+
+// Temporary reports whether the snapshot was taken only for a fork or a template. Such a snapshot
+// exists only while its workspace is locked, and no list shows it.
+func (s Snapshot) Temporary() bool { return strings.HasPrefix(s.Name, ".") }
 
 // AddSnapshot stores a snapshot and sets the workspace's disks to d, in one transaction. If the
 // name is in use, the error has the kind Exists.

@@ -53,7 +53,7 @@ func (m *Manager) Summarize(ctx context.Context, id string, paths int) (Activity
 	}
 	a.Work.Snapshots = nil
 	for _, s := range work.Snapshots {
-		if !temporary(s.Name) {
+		if !s.Temporary() {
 			a.Work.Snapshots = append(a.Work.Snapshots, s)
 		}
 	}

@@ -77,8 +77,8 @@ func (m *Manager) takeSnapshot(ctx context.Context, w store.Workspace, name stri
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(s store.Snapshot) bool { return temporary(s.Name) })
-	if len(all) >= MaxSnapshots && !temporary(name) {
+	all = slices.DeleteFunc(all, func(s store.Snapshot) bool { return s.Temporary() })
+	if len(all) >= MaxSnapshots && !(store.Snapshot{Name: name}).Temporary() {
 		return fault.New(fault.Exhausted, "create snapshot", name, "the workspace has %d snapshots, which is the maximum", len(all)).
 			WithHint("%s", fault.Act("snapshot_delete", "pyro workspace snapshot delete %s %s", w.ID, all[0].Name).Taking("snapshot_name %q", all[0].Name))
 	}
@@ -120,9 +120,7 @@ func (m *Manager) takeSnapshot(ctx context.Context, w store.Workspace, name stri
 		err = disks.Take(ctx, s)
 	}
 	if err == nil {
-		err = m.Store.AddSnapshot(ctx, w.ID, store.Snapshot{
-			Name: name, Disks: s.Disks, Whole: whole, SizeBytes: disks.Size(s.Disks, store.Disks{}), CreatedAt: time.Now(),
-		}, s.Next)
+		err = m.Store.AddSnapshot(ctx, w.ID, disks.Record(name, whole, s), s.Next)
 	}
 	if err != nil {
 		m.sweepDisks(context.WithoutCancel(ctx), w.ID)
@@ -144,16 +142,12 @@ func (m *Manager) Snapshots(ctx context.Context, id string) ([]Snapshot, error) 
 	all := []Snapshot{{Name: Baseline, Baseline: true, SizeBytes: disks.Size(base, store.Disks{}), CreatedAt: w.CreatedAt}}
 	snapshots, err := m.Store.Snapshots(ctx, id)
 	for _, s := range snapshots {
-		if !temporary(s.Name) {
+		if !s.Temporary() {
 			all = append(all, snapshotOf(s))
 		}
 	}
 	return all, err
 }
-
-// temporary reports whether a snapshot was taken only for a fork or a template. Such a snapshot
-// exists only while the workspace is locked.
-func temporary(name string) bool { return strings.HasPrefix(name, ".") }
 
 func snapshotOf(s store.Snapshot) Snapshot {
 	return Snapshot{Name: s.Name, Whole: s.Whole, SizeBytes: s.SizeBytes, CreatedAt: s.CreatedAt}
@@ -208,7 +202,7 @@ func (m *Manager) keepDisks(ctx context.Context, id string, prune func(f storage
 	}
 	keep := []store.Disks{w.Disks}
 	for _, s := range all {
-		if temporary(s.Name) {
+		if s.Temporary() {
 			if err := m.Store.DeleteSnapshot(ctx, id, s.Name); err != nil {
 				return err
 			}

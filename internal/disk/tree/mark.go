@@ -53,8 +53,7 @@ func (m *marking) canLink(from int, name string, st *unix.Stat_t) bool {
 
 // enter finds out whether all files in the open folder from are marked.
 func (m *marking) enter(from int) {
-	_, err := unix.Fgetxattr(from, xattr.Shared, nil)
-	m.allMarked = m.Marked && m.Constant && err == nil
+	m.allMarked = m.Marked && m.Constant && isMarked(from)
 	m.unmarkable, m.unmarked = 0, 0
 }
 
@@ -86,6 +85,11 @@ func (m *marking) check(err error) {
 	}
 }
 
+func isMarked(fd int) bool {
+	_, err := unix.Fgetxattr(fd, xattr.Shared, nil)
+	return err == nil
+}
+
 // unmark removes the mark of a file that gets another name. If the file's mode forbids that, unmark
 // changes the mode for a moment.
 func unmark(folder int, name string) error {
@@ -94,7 +98,7 @@ func unmark(folder int, name string) error {
 		return err
 	}
 	defer unix.Close(fd)
-	if _, err := unix.Fgetxattr(fd, xattr.Shared, nil); err != nil { // not marked
+	if !isMarked(fd) {
 		return nil
 	}
 	var st unix.Stat_t

@@ -13,7 +13,6 @@ import (
 	supervisorv1 "github.com/pyro-mcp/pyro/internal/gen/supervisor/v1"
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/storage"
-	"github.com/pyro-mcp/pyro/internal/store"
 )
 
 // snapshotPatience is how long a snapshot can take. A snapshot might copy a whole tree.
@@ -90,9 +89,7 @@ func (d *daemon) snapshot(ctx context.Context, name string, whole, live bool) er
 	if err := disks.Flush(); err != nil {
 		return err
 	}
-	return d.store.AddSnapshot(ctx, id, store.Snapshot{
-		Name: name, Disks: s.Disks, Whole: whole, SizeBytes: disks.Size(s.Disks, store.Disks{}), CreatedAt: time.Now(),
-	}, s.Next)
+	return d.store.AddSnapshot(ctx, id, disks.Record(name, whole, s), s.Next)
 }
 
 // freeze stops all writes to the disks until release is called.
