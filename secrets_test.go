@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestSecretsInRequestsHideThemselves(t *testing.T) {
+func TestSecretsAreHiddenInFormats(t *testing.T) {
 	var req CreateWorkspaceRequest
 	text := `{"environment": "debian:12", "secrets": [{"name": "A", "value": "hunter2"}, {"name": "B", "file_path": "/f"}]}`
 	if err := json.Unmarshal([]byte(text), &req); err != nil {

@@ -125,7 +125,7 @@ func TestDetachedCommands(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	})
-	t.Run("limits and mistakes", func(t *testing.T) {
+	t.Run("limits and invalid requests", func(t *testing.T) {
 		c, err := p.StartCommand(t.Context(), StartCommandRequest{WorkspaceID: id, Argv: []string{"sleep", "1000"}, TimeoutSeconds: 1})
 		if err != nil {
 			t.Fatal(err)

@@ -78,7 +78,7 @@ func testExecInputs(t *testing.T, p *Pyro, id string) {
 		code           int
 		cwd            string
 	}{
-		"an argv as it is":         {ExecWorkspaceRequest{Argv: []string{"printf", "%s|", "a b", "$HOME", "*", ""}}, "a b|$HOME|*||", "", 0, "/workspace"},
+		"an unchanged argv":        {ExecWorkspaceRequest{Argv: []string{"printf", "%s|", "a b", "$HOME", "*", ""}}, "a b|$HOME|*||", "", 0, "/workspace"},
 		"a line for a login shell": {ExecWorkspaceRequest{Command: `echo "$0 $FROM_PROFILE" $((6 * 7))`, Env: map[string]string{"HOME": home}}, "/bin/sh read 42\n", "", 0, "/workspace"},
 		"its own environment":      {ExecWorkspaceRequest{Argv: []string{"sh", "-c", `echo "$A,$B"`}, Env: map[string]string{"A": "1 2", "B": "ü"}}, "1 2,ü\n", "", 0, "/workspace"},
 		"both streams and a code":  {ExecWorkspaceRequest{Command: `echo out; echo err >&2; exit 3`}, "out\n", "err\n", 3, "/workspace"},

@@ -302,7 +302,7 @@ func TestOpenAIFaults(t *testing.T) {
 		{"no response", "not a response", answers(200, "{}"), nil},
 		{"a response that failed", "the model is gone", answers(200, `{"status": "failed", "error": {"code": "server_error", "message": "the model is gone"}, "output": []}`), nil},
 		{"a response that is cut", "max_output_tokens", answers(200, `{"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}, "output": []}`), nil},
-		{"nobody there", "refused", answers(200, ""), []string{"OPENAI_BASE_URL=http://127.0.0.1:9/v1"}},
+		{"no server", "refused", answers(200, ""), []string{"OPENAI_BASE_URL=http://127.0.0.1:9/v1"}},
 		{"no end", "no answer after", endless, nil},
 	}
 	for _, key := range []string{"openai/vm_run.py", "openai/workspace_core"} {

@@ -143,9 +143,9 @@ func TestUser(t *testing.T) {
 	p.fails(125, `user "bob:friends": no such group`, "run", "--user", "bob:friends", image, "--", "id")
 }
 
-// TestUserOfAService checks that a service keeps its user when it is started again, also after a
+// TestServiceUser checks that a service keeps its user when it is started again, also after a
 // pause.
-func TestUserOfAService(t *testing.T) {
+func TestServiceUser(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
 	id := p.create()

@@ -118,8 +118,8 @@ func TestSessionInheritsNothing(t *testing.T) {
 	}
 }
 
-// TestRunIgnoresWhatNohupIgnores checks that pyro under nohup continues after a hangup.
-func TestRunIgnoresWhatNohupIgnores(t *testing.T) {
+// TestRunIgnoresHangup checks that pyro under nohup continues after a hangup.
+func TestRunIgnoresHangup(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t)
 	p.under = ignoring

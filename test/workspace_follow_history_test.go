@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestFollowTheHistory follows the commands of a workspace until the test sends ctrl-c. It also
+// TestFollowHistory follows the commands of a workspace until the test sends ctrl-c. It also
 // follows them until the workspace is stopped, paused or deleted, and until the supervisor ends.
-func TestFollowTheHistory(t *testing.T) {
+func TestFollowHistory(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
 	id := p.create()

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// TestFollowAService follows services on the command line until they end. It also follows them
-// until the test sends ctrl-c, until the workspace is paused, and until the supervisor ends.
-func TestFollowAService(t *testing.T) {
+// TestFollowService follows services on the command line until they end. It also follows them until
+// the test sends ctrl-c, until the workspace is paused, and until the supervisor ends.
+func TestFollowService(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
 	id := p.create("--secret", "KEY=hunter2-hunter2")

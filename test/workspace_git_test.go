@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestGitOfAWorktree seeds a workspace from a git worktree, and pushes another one. In both cases
-// git must say the same in a copy as on the host. A pull then brings files and commits back.
-func TestGitOfAWorktree(t *testing.T) {
+// TestGitWorktree seeds a workspace from a git worktree, and pushes another one. In both cases git
+// must say the same in a copy as on the host. A pull then brings files and commits back.
+func TestGitWorktree(t *testing.T) {
 	t.Parallel()
 	sameForAll(t)
 	p := workspaces(t)

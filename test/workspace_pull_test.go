@@ -72,8 +72,8 @@ func contents(t *testing.T, folder string) map[string]string {
 	return all
 }
 
-// TestPullOfAProject brings changes back into a project that has more files than the workspace.
-func TestPullOfAProject(t *testing.T) {
+// TestPullProject brings changes back into a project that has more files than the workspace.
+func TestPullProject(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
 	folder := gitProject(t)

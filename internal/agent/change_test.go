@@ -110,30 +110,30 @@ func TestOperationsApplyInOrder(t *testing.T) {
 		counts  string
 		want    string // contents of entries, except "dir", "dir/file" and "file"; "-" marks an entry that must be missing
 	}{
-		"a folder becomes a file":          {[]volumetest.Edit{{Op: "delete", Path: "dir/file"}, {Op: "delete", Path: "dir"}, {Path: "dir", Text: "x"}}, "1 0 2 1", "dir=x"},
-		"a file becomes a folder":          {[]volumetest.Edit{{Op: "delete", Path: "file"}, {Path: "file/below", Text: "x"}}, "1 0 1 1", "file/below=x"},
-		"a folder comes again":             {[]volumetest.Edit{{Op: "delete", Path: "dir/file"}, {Op: "delete", Path: "dir"}, {Path: "dir/new", Text: "x"}}, "1 0 2 1", "dir/new=x -dir/file"},
-		"a new file goes again":            {[]volumetest.Edit{{Path: "new", Text: "x"}, {Op: "delete", Path: "new"}}, "1 0 1 1", "-new"},
-		"a new folder goes again":          {[]volumetest.Edit{{Path: "new/file", Text: "x"}, {Op: "delete", Path: "new/file"}, {Op: "delete", Path: "new"}}, "1 0 2 1", "-new"},
-		"a file comes twice":               {[]volumetest.Edit{{Path: "file", Text: "x"}, {Path: "file", Text: "yy"}}, "0 2 0 3", "file=yy"},
-		"a file moves":                     {[]volumetest.Edit{{Op: "link", Path: "moved", Text: "file"}, {Op: "delete", Path: "file"}}, "1 0 1 0", "moved=file -file"},
-		"two files change places":          {[]volumetest.Edit{{Op: "link", Path: "t", Text: "file"}, {Op: "link", Path: "file", Text: "dir/file"}, {Op: "link", Path: "dir/file", Text: "t"}, {Op: "delete", Path: "t"}}, "1 2 1 0", "file=below dir/file=file -t"},
-		"a link to itself":                 {[]volumetest.Edit{{Op: "link", Path: "file", Text: "file"}}, "0 1 0 0", "file=file"},
-		"a link to the same":               {[]volumetest.Edit{{Op: "link", Path: "a", Text: "file"}, {Op: "link", Path: "a", Text: "file"}}, "1 1 0 0", "a=file"},
-		"a link to what was replaced":      {[]volumetest.Edit{{Path: "file", Text: "x"}, {Op: "link", Path: "a", Text: "file"}, {Path: "file", Text: "y"}}, "1 2 0 2", "a=x file=y"},
-		"a mode of what is new":            {[]volumetest.Edit{{Path: "new", Text: "x"}, {Op: "mode", Path: "new", Mode: 0o600}}, "1 1 0 1", "new=x"},
-		"a mode of a link to the old":      {[]volumetest.Edit{{Op: "link", Path: "a", Text: "file"}, {Op: "mode", Path: "a", Mode: 0o600}}, "1 1 0 0", "a=file"},
-		"nothing":                          {nil, "0 0 0 0", ""},
-		"a closed folder with content":     {[]volumetest.Edit{{Op: "folder", Path: "closed", Mode: 0o555}, {Path: "closed/file", Text: "x"}}, "2 0 0 1", "closed/file=x"},
-		"a folder that is closed later":    {[]volumetest.Edit{{Op: "folder", Path: "new"}, {Op: "folder", Path: "new", Mode: 0o500}, {Path: "new/file", Text: "x"}}, "2 1 0 1", "new/file=x"},
-		"a folder that was closed":         {[]volumetest.Edit{{Op: "folder", Path: "new", Mode: 0o500}, {Op: "delete", Path: "new"}, {Path: "new", Text: "x"}}, "2 0 1 1", "new=x"},
-		"what is expected was before":      {[]volumetest.Edit{{Path: "new", Text: "x"}, {Path: "new", Text: "y", Expect: "absent"}}, "1 1 0 2", "new=y"},
-		"a file is kept twice":             {[]volumetest.Edit{{Path: "file", Text: "x", Mode: 0o600, Keep: true}, {Path: "file", Text: "y", Mode: 0o600, Keep: true}}, "0 2 0 2", "file=y"},
-		"a link that is kept":              {[]volumetest.Edit{{Op: "symlink", Path: "file", Text: "dir/file", Keep: true}}, "0 1 0 0", "file=below"},
-		"what is put where a link is":      {[]volumetest.Edit{{Op: "symlink", Path: "s", Text: "file"}, {Path: "s", Text: "x", Keep: true}}, "1 1 0 1", "s=x file=file"},
-		"a folder goes by a folder's name": {[]volumetest.Edit{{Op: "delete", Path: "dir/file"}, {Op: "delete", Path: "dir/", Typing: tar.TypeDir}}, "0 0 2 0", "-dir"},
-		"a folder put on one keeps":        {[]volumetest.Edit{{Op: "folder", Path: "dir", Mode: 0o711}}, "0 1 0 0", "dir/file=below"},
-		"a missing folder is made by all":  {[]volumetest.Edit{{Path: "a/b/c", Text: "x"}, {Path: "a/b/d", Text: "y"}, {Op: "folder", Path: "a", Mode: 0o700}}, "2 1 0 2", "a/b/c=x a/b/d=y"},
+		"a folder becomes a file":                     {[]volumetest.Edit{{Op: "delete", Path: "dir/file"}, {Op: "delete", Path: "dir"}, {Path: "dir", Text: "x"}}, "1 0 2 1", "dir=x"},
+		"a file becomes a folder":                     {[]volumetest.Edit{{Op: "delete", Path: "file"}, {Path: "file/below", Text: "x"}}, "1 0 1 1", "file/below=x"},
+		"a folder is created again":                   {[]volumetest.Edit{{Op: "delete", Path: "dir/file"}, {Op: "delete", Path: "dir"}, {Path: "dir/new", Text: "x"}}, "1 0 2 1", "dir/new=x -dir/file"},
+		"a new file is deleted":                       {[]volumetest.Edit{{Path: "new", Text: "x"}, {Op: "delete", Path: "new"}}, "1 0 1 1", "-new"},
+		"a new folder is deleted":                     {[]volumetest.Edit{{Path: "new/file", Text: "x"}, {Op: "delete", Path: "new/file"}, {Op: "delete", Path: "new"}}, "1 0 2 1", "-new"},
+		"a file is created twice":                     {[]volumetest.Edit{{Path: "file", Text: "x"}, {Path: "file", Text: "yy"}}, "0 2 0 3", "file=yy"},
+		"a file moves":                                {[]volumetest.Edit{{Op: "link", Path: "moved", Text: "file"}, {Op: "delete", Path: "file"}}, "1 0 1 0", "moved=file -file"},
+		"two files swap names":                        {[]volumetest.Edit{{Op: "link", Path: "t", Text: "file"}, {Op: "link", Path: "file", Text: "dir/file"}, {Op: "link", Path: "dir/file", Text: "t"}, {Op: "delete", Path: "t"}}, "1 2 1 0", "file=below dir/file=file -t"},
+		"a link to itself":                            {[]volumetest.Edit{{Op: "link", Path: "file", Text: "file"}}, "0 1 0 0", "file=file"},
+		"a link to the same":                          {[]volumetest.Edit{{Op: "link", Path: "a", Text: "file"}, {Op: "link", Path: "a", Text: "file"}}, "1 1 0 0", "a=file"},
+		"a link to a replaced file":                   {[]volumetest.Edit{{Path: "file", Text: "x"}, {Op: "link", Path: "a", Text: "file"}, {Path: "file", Text: "y"}}, "1 2 0 2", "a=x file=y"},
+		"a mode of a new file":                        {[]volumetest.Edit{{Path: "new", Text: "x"}, {Op: "mode", Path: "new", Mode: 0o600}}, "1 1 0 1", "new=x"},
+		"a mode of a link to the old":                 {[]volumetest.Edit{{Op: "link", Path: "a", Text: "file"}, {Op: "mode", Path: "a", Mode: 0o600}}, "1 1 0 0", "a=file"},
+		"nothing":                                     {nil, "0 0 0 0", ""},
+		"a closed folder with content":                {[]volumetest.Edit{{Op: "folder", Path: "closed", Mode: 0o555}, {Path: "closed/file", Text: "x"}}, "2 0 0 1", "closed/file=x"},
+		"a folder that is closed later":               {[]volumetest.Edit{{Op: "folder", Path: "new"}, {Op: "folder", Path: "new", Mode: 0o500}, {Path: "new/file", Text: "x"}}, "2 1 0 1", "new/file=x"},
+		"a folder that was closed":                    {[]volumetest.Edit{{Op: "folder", Path: "new", Mode: 0o500}, {Op: "delete", Path: "new"}, {Path: "new", Text: "x"}}, "2 0 1 1", "new=x"},
+		"an expected state that this change replaces": {[]volumetest.Edit{{Path: "new", Text: "x"}, {Path: "new", Text: "y", Expect: "absent"}}, "1 1 0 2", "new=y"},
+		"a file is kept twice":                        {[]volumetest.Edit{{Path: "file", Text: "x", Mode: 0o600, Keep: true}, {Path: "file", Text: "y", Mode: 0o600, Keep: true}}, "0 2 0 2", "file=y"},
+		"a link that is kept":                         {[]volumetest.Edit{{Op: "symlink", Path: "file", Text: "dir/file", Keep: true}}, "0 1 0 0", "file=below"},
+		"a file over a link":                          {[]volumetest.Edit{{Op: "symlink", Path: "s", Text: "file"}, {Path: "s", Text: "x", Keep: true}}, "1 1 0 1", "s=x file=file"},
+		"a folder goes by a folder's name":            {[]volumetest.Edit{{Op: "delete", Path: "dir/file"}, {Op: "delete", Path: "dir/", Typing: tar.TypeDir}}, "0 0 2 0", "-dir"},
+		"a folder put on one keeps":                   {[]volumetest.Edit{{Op: "folder", Path: "dir", Mode: 0o711}}, "0 1 0 0", "dir/file=below"},
+		"a missing folder is made by all":             {[]volumetest.Edit{{Path: "a/b/c", Text: "x"}, {Path: "a/b/d", Text: "y"}, {Op: "folder", Path: "a", Mode: 0o700}}, "2 1 0 2", "a/b/c=x a/b/d=y"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := storedIn(t, volumetest.InMemory(t))
@@ -206,8 +206,8 @@ func TestRejectedChanges(t *testing.T) {
 		"a folder on a link":            {volumetest.Edit{Op: "folder", Path: "link"}, 409, "not a directory"},
 		"below a file":                  {volumetest.Edit{Path: "file/x", Text: "x"}, 409, `parent "file" is not a directory`},
 		"below a link":                  {volumetest.Edit{Path: "link/x", Text: "x"}, 409, `"link" above it is a symbolic link`},
-		"below a link that leads out":   {volumetest.Edit{Path: "out/tmp/x", Text: "x"}, 409, "symbolic link"},
-		"delete what is not there":      {volumetest.Edit{Op: "delete", Path: "none"}, 409, "does not exist"},
+		"below a link to outside":       {volumetest.Edit{Path: "out/tmp/x", Text: "x"}, 409, "symbolic link"},
+		"delete a missing file":         {volumetest.Edit{Op: "delete", Path: "none"}, 409, "does not exist"},
 		"delete below nothing":          {volumetest.Edit{Op: "delete", Path: "none/none"}, 409, "does not exist"},
 		"delete below a link":           {volumetest.Edit{Op: "delete", Path: "link/file"}, 409, "symbolic link"},
 		"delete a full folder":          {volumetest.Edit{Op: "delete", Path: "dir"}, 409, "not empty"},
@@ -216,16 +216,16 @@ func TestRejectedChanges(t *testing.T) {
 		"a hard link to nothing":        {volumetest.Edit{Op: "link", Path: "x", Text: "none"}, 409, `"none" does not exist`},
 		"a hard link to a folder":       {volumetest.Edit{Op: "link", Path: "x", Text: "dir"}, 409, `"dir" is a directory`},
 		"a hard link below a link":      {volumetest.Edit{Op: "link", Path: "x", Text: "link/file"}, 409, "symbolic link"},
-		"what is not there any more":    {volumetest.Edit{Path: "x", Expect: mark.String()}, 409, "no longer exists"},
-		"what is there already":         {volumetest.Edit{Path: "file", Expect: "absent"}, 409, "exists already"},
+		"a missing file":                {volumetest.Edit{Path: "x", Expect: mark.String()}, 409, "no longer exists"},
+		"an existing file":              {volumetest.Edit{Path: "file", Expect: "absent"}, 409, "exists already"},
 		"another inode":                 {volumetest.Edit{Path: "file", Expect: other(func(m *listing.Mark) { m.Inode++ })}, 409, "has changed"},
 		"another size":                  {volumetest.Edit{Path: "file", Expect: other(func(m *listing.Mark) { m.Size++ })}, 409, "has changed"},
 		"another time":                  {volumetest.Edit{Path: "file", Expect: other(func(m *listing.Mark) { m.ModTime++ })}, 409, "has changed"},
 		"another time of change":        {volumetest.Edit{Op: "delete", Path: "file", Expect: other(func(m *listing.Mark) { m.ChangeTime-- })}, 409, "has changed"},
 		"another mode":                  {volumetest.Edit{Op: "mode", Path: "file", Expect: other(func(m *listing.Mark) { m.Mode ^= 1 })}, 409, "has changed"},
-		"a mark that is none":           {volumetest.Edit{Path: "file", Expect: "yesterday"}, 400, "five numbers"},
-		"an operation that is none":     {volumetest.Edit{Op: "rename", Path: "file"}, 400, "put, delete or mode"},
-		"keeping that is neither":       {volumetest.Edit{Path: "file", Records: map[string]string{"PYRO.keep": "yes"}}, 400, "PYRO.keep"},
+		"an unknown mark":               {volumetest.Edit{Path: "file", Expect: "yesterday"}, 400, "five numbers"},
+		"an unknown operation":          {volumetest.Edit{Op: "rename", Path: "file"}, 400, "put, delete or mode"},
+		"an invalid keep value":         {volumetest.Edit{Path: "file", Records: map[string]string{"PYRO.keep": "yes"}}, 400, "PYRO.keep"},
 		"up":                            {volumetest.Edit{Path: "../x", Text: "x"}, 400, "relative"},
 		"up from below":                 {volumetest.Edit{Path: "dir/../../x", Text: "x"}, 400, "relative"},
 		"absolute":                      {volumetest.Edit{Path: "/etc/x", Text: "x"}, 400, "relative"},
@@ -235,7 +235,7 @@ func TestRejectedChanges(t *testing.T) {
 		"two slashes":                   {volumetest.Edit{Path: "dir//x", Text: "x"}, 400, "relative"},
 		"too long a path":               {volumetest.Edit{Path: strings.Repeat("x/", 2048) + "x"}, 400, "4096"},
 		"too long a name":               {volumetest.Edit{Path: strings.Repeat("x", 256)}, 409, "too long"},
-		"a hard link that leads out":    {volumetest.Edit{Op: "link", Path: "x", Text: "../pending/x"}, 400, "relative"},
+		"a hard link to outside":        {volumetest.Edit{Op: "link", Path: "x", Text: "../pending/x"}, 400, "relative"},
 		"a hard link that is absolute":  {volumetest.Edit{Op: "link", Path: "x", Text: "/etc/passwd"}, 400, "relative"},
 		"a link without a target":       {volumetest.Edit{Op: "symlink", Path: "x", Text: ""}, 400, "target"},
 		"a link with too long a target": {volumetest.Edit{Op: "symlink", Path: "x", Text: strings.Repeat("x", 4097)}, 400, "target"},
@@ -243,7 +243,7 @@ func TestRejectedChanges(t *testing.T) {
 		"a device":                      {volumetest.Edit{Path: "x", Typing: tar.TypeChar}, 400, "only files"},
 	} {
 		for _, entries := range [][]volumetest.Edit{{c.entry}, {{Path: "first/x", Text: "x"}, {Path: "file", Text: "changed", Mode: 0o600}, {Op: "delete", Path: "dir/file"}, {Path: "dir/file", Text: "again"}, c.entry}} {
-			if len(entries) > 1 && (name == "delete a full folder" || name == "what is there already") {
+			if len(entries) > 1 && (name == "delete a full folder" || name == "an existing file") {
 				continue
 			}
 			status, path, said := s.change(t, volumetest.Archive(t, entries...))
@@ -276,10 +276,10 @@ func TestInvalidArchives(t *testing.T) {
 		}
 	}
 	for name, body := range map[string]io.Reader{
-		"what is no archive":  strings.NewReader(strings.Repeat("no archive", 1000)),
-		"what breaks":         io.MultiReader(bytes.NewReader(whole[:1500]), failingReader{errors.New("the link broke")}),
-		"what breaks at last": io.MultiReader(bytes.NewReader(whole), failingReader{errors.New("the link broke")}),
-		"what goes on":        io.MultiReader(bytes.NewReader(whole), io.LimitReader(zeroes{}, 2<<20)),
+		"not an archive":                 strings.NewReader(strings.Repeat("no archive", 1000)),
+		"a failing reader":               io.MultiReader(bytes.NewReader(whole[:1500]), failingReader{errors.New("the link broke")}),
+		"a reader that fails at the end": io.MultiReader(bytes.NewReader(whole), failingReader{errors.New("the link broke")}),
+		"data after the end":             io.MultiReader(bytes.NewReader(whole), io.LimitReader(zeroes{}, 2<<20)),
 	} {
 		if r := s.call(t, http.MethodPut, "/volume/change", nil, body); r.Code == 200 {
 			t.Errorf("%s was accepted", name)

@@ -65,7 +65,7 @@ func TestLinkOf(t *testing.T) {
 		"a server's name":             func(n *agentv1.Network) { n.Dns[0] = "dns.example" },
 		"more than a server":          func(n *agentv1.Network) { n.Dns[0] = "1.1.1.1\noptions x" },
 		"a server of one zone":        func(n *agentv1.Network) { n.Dns[1] = "fe80::1%eth0\nx" },
-		"a server nowhere":            func(n *agentv1.Network) { n.Dns[1] = "::" },
+		"an unspecified server":       func(n *agentv1.Network) { n.Dns[1] = "::" },
 	} {
 		n := aNetwork()
 		if change(n); usable(n) {

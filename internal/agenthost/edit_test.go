@@ -36,7 +36,7 @@ func TestSetServer(t *testing.T) {
 		{"another server", "{\n  \"mcp\": {\n    \"a\": { \"x\":1 }\n  },\n  \"z\": [ ]\n}", "{\n  \"mcp\": {\n    \"a\": { \"x\":1 },\n    " + member + "\n  },\n  \"z\": [ ]\n}"},
 		{"a wrong one", `{"mcp":{"pyro":{"timeout": 7, "command":["old"] , "enabled":false,"type" : "local"}, "a":{}}}`,
 			`{"mcp":{"pyro":{"timeout": 7, "command":` + command + ` , "enabled":true,"type" : "local"}, "a":{}}}`},
-		{"with an environment that it is not to have", `{"mcp":{"pyro":{"environment": {"A":"b"},"type":"local","enabled":true,"command":1}}}`,
+		{"with an unwanted environment", `{"mcp":{"pyro":{"environment": {"A":"b"},"type":"local","enabled":true,"command":1}}}`,
 			`{"mcp":{"pyro":{"environment": {},"type":"local","enabled":true,"command":` + command + `}}}`},
 		{"null", `{"mcp":{"pyro":null}}`, `{"mcp":{"pyro":` + strings.TrimPrefix(member, `"pyro": `) + `}}`},
 	} {

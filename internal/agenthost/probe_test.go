@@ -51,7 +51,7 @@ func TestAsk(t *testing.T) {
 		{"does not end", answers + "trap '' TERM\nwhile :; do sleep 1; done", "it answered, but did not exit cleanly: signal: killed"},
 		{"leaves another", answers + "sleep 1000 >/dev/null 2>&1 &\necho $! >" + pid + "\ncat >/dev/null", ""},
 		{"ends", "echo 'no such \033[31mthing' >&2; exit 3", "stderr: no such [31mthing"},
-		{"says what is no message", "echo hello; cat >/dev/null", "initialize: "},
+		{"writes no message", "echo hello; cat >/dev/null", "initialize: "},
 		{"floods", "tr '\\0' x </dev/zero", "initialize: "},
 		{"floods the error", "tr '\\0' x </dev/zero >&2 & sleep 1", "stderr: xxx"},
 	} {

@@ -55,10 +55,10 @@ func TestHostileStreams(t *testing.T) {
 		"a link to nothing":            {[]entry{dir("a"), link("a/l", "")}, "link without a target"},
 		"an unknown kind":              {[]entry{dir("a"), {Typeflag: 'X', Name: "a/x"}}, "unknown entry type"},
 		"a file without its folder":    {[]entry{dir("a"), file("a/b/c")}, "its folder does not exist"},
-		"a file that is there already": {[]entry{dir("a"), file("a/f"), file("a/f"), dir("a/g")}, "entry of this name exists already"},
+		"an existing file":             {[]entry{dir("a"), file("a/f"), file("a/f"), dir("a/g")}, "entry of this name exists already"},
 		"a part that is too long":      {[]entry{dir("a"), file("a/" + strings.Repeat("n", 256))}, "255 bytes"},
-		"a name that grows by its way": {[]entry{dir("a"), dir("a/" + strings.Repeat("n/", 2030) + "n")}, ""},
-		"the name of what is staged":   {[]entry{dir("."), link(".pyro-export-x", "../.."), file(".pyro-export-x/precious")}, "a parent is a link"},
+		"a name that becomes too long": {[]entry{dir("a"), dir("a/" + strings.Repeat("n/", 2030) + "n")}, ""},
+		"the name of a staged file":    {[]entry{dir("."), link(".pyro-export-x", "../.."), file(".pyro-export-x/precious")}, "a parent is a link"},
 	} {
 		for _, target := range []string{"target", "precious"} {
 			_, err := extract(t, archiveOf(t, c.entries...), filepath.Join(above, target), true)

@@ -64,27 +64,27 @@ func TestArchivesWithReplacedEntries(t *testing.T) {
 		entries []entry
 		want    string // In names, / marks a directory, =content a file, >target a symbolic link, :name a hard link.
 	}{
-		"nothing":                         {nil, ""},
-		"the top":                         {[]entry{dir("./"), dir("."), file("./f")}, "f=22222"},
-		"folders that are missing":        {[]entry{file("a/b/f")}, "a/ a/b/ a/b/f=00000"},
-		"a folder behind what is in it":   {[]entry{file("a/f"), mode(dir("a"), 0o700, 7)}, "a/ a/f=00000"},
-		"names that are not clean":        {[]entry{dir("./a//"), file("a/.//f"), dir("b/./")}, "a/ b/ a/f=11111"},
-		"a file twice":                    {[]entry{file("f"), file("g"), file("f")}, "g=11111 f=22222"},
-		"a file that becomes a link":      {[]entry{file("f"), link("f", "g")}, "f>g"},
-		"a link that becomes a file":      {[]entry{link("f", "g"), file("f")}, "f=11111"},
-		"a link that becomes a folder":    {[]entry{link("a", "b"), dir("a"), file("a/f")}, "a/ a/f=22222"},
-		"a folder that becomes a file":    {[]entry{dir("a"), file("a")}, "a=11111"},
-		"a file that becomes a folder":    {[]entry{file("a"), dir("a"), file("a/f")}, "a/ a/f=22222"},
-		"a folder twice":                  {[]entry{dir("a"), file("a/f"), dir("a")}, "a/ a/f=11111"},
-		"a hard link":                     {[]entry{file("f"), hard("g", "./f")}, "f=00000 g:f"},
-		"a hard link of the lesser name":  {[]entry{file("g"), hard("f", "g"), hard("h", "f")}, "f=00000 g:f h:f"},
-		"a hard link to what is replaced": {[]entry{file("f"), hard("g", "f"), file("f")}, "g=00000 f=22222"},
-		"a hard link to itself":           {[]entry{file("f"), hard("f", "f")}, "f=00000"},
-		"a hard link that is replaced":    {[]entry{file("f"), hard("g", "f"), file("g")}, "f=00000 g=22222"},
-		"a hard link to a symbolic link":  {[]entry{link("l", "x"), hard("m", "l")}, "l>x m>x"},
-		"a device, and a link to it":      {[]entry{{Typeflag: tar.TypeChar, Name: "null"}, hard("zero", "null"), {Typeflag: tar.TypeFifo, Name: "p"}, file("f")}, "f=33333"},
-		"a device that becomes a file":    {[]entry{{Typeflag: tar.TypeBlock, Name: "f"}, file("f")}, "f=11111"},
-		"a file that becomes a device":    {[]entry{file("f"), {Typeflag: tar.TypeBlock, Name: "f"}, file("g")}, "g=22222"},
+		"nothing":                        {nil, ""},
+		"the top":                        {[]entry{dir("./"), dir("."), file("./f")}, "f=22222"},
+		"folders that are missing":       {[]entry{file("a/b/f")}, "a/ a/b/ a/b/f=00000"},
+		"a folder after its content":     {[]entry{file("a/f"), mode(dir("a"), 0o700, 7)}, "a/ a/f=00000"},
+		"names that are not clean":       {[]entry{dir("./a//"), file("a/.//f"), dir("b/./")}, "a/ b/ a/f=11111"},
+		"a file twice":                   {[]entry{file("f"), file("g"), file("f")}, "g=11111 f=22222"},
+		"a file that becomes a link":     {[]entry{file("f"), link("f", "g")}, "f>g"},
+		"a link that becomes a file":     {[]entry{link("f", "g"), file("f")}, "f=11111"},
+		"a link that becomes a folder":   {[]entry{link("a", "b"), dir("a"), file("a/f")}, "a/ a/f=22222"},
+		"a folder that becomes a file":   {[]entry{dir("a"), file("a")}, "a=11111"},
+		"a file that becomes a folder":   {[]entry{file("a"), dir("a"), file("a/f")}, "a/ a/f=22222"},
+		"a folder twice":                 {[]entry{dir("a"), file("a/f"), dir("a")}, "a/ a/f=11111"},
+		"a hard link":                    {[]entry{file("f"), hard("g", "./f")}, "f=00000 g:f"},
+		"a hard link of the lesser name": {[]entry{file("g"), hard("f", "g"), hard("h", "f")}, "f=00000 g:f h:f"},
+		"a hard link to a replaced file": {[]entry{file("f"), hard("g", "f"), file("f")}, "g=00000 f=22222"},
+		"a hard link to itself":          {[]entry{file("f"), hard("f", "f")}, "f=00000"},
+		"a hard link that is replaced":   {[]entry{file("f"), hard("g", "f"), file("g")}, "f=00000 g=22222"},
+		"a hard link to a symbolic link": {[]entry{link("l", "x"), hard("m", "l")}, "l>x m>x"},
+		"a device, and a link to it":     {[]entry{{Typeflag: tar.TypeChar, Name: "null"}, hard("zero", "null"), {Typeflag: tar.TypeFifo, Name: "p"}, file("f")}, "f=33333"},
+		"a device that becomes a file":   {[]entry{{Typeflag: tar.TypeBlock, Name: "f"}, file("f")}, "f=11111"},
+		"a file that becomes a device":   {[]entry{file("f"), {Typeflag: tar.TypeBlock, Name: "f"}, file("g")}, "g=22222"},
 		"links inside": {[]entry{dir("a/b"), link("a/b/up", "../.."), link("a/self", "."), link("a/x", "../a/b/../b/none/.."), link("loop", "loop"), link("deep", "none/none/../../f")},
 			"a/ a/b/ a/b/up>../.. a/self>. a/x>../a/b/../b/none/.. deep>none/none/../../f loop>loop"},
 		"a PAX global": {[]entry{{Typeflag: tar.TypeXGlobalHeader, Name: "g", PAXRecords: map[string]string{"comment": "x"}}, file("f")}, "f=11111"},
@@ -106,7 +106,7 @@ func TestArchivesWithReplacedEntries(t *testing.T) {
 			default:
 				got = append(got, e.Name)
 			}
-			if name == "a folder behind what is in it" && e.Name == "a/" && (e.Mode != 0o700 || e.ModTime.Unix() != 7) {
+			if name == "a folder after its content" && e.Name == "a/" && (e.Mode != 0o700 || e.ModTime.Unix() != 7) {
 				t.Errorf("%s: %+v", name, e)
 			}
 		}
@@ -145,7 +145,7 @@ func TestHostileArchives(t *testing.T) {
 		"a hard link that climbs":        {[]entry{hard("a", "../x")}, `entry "a": it is a hard link to "../x": its name contains ..`},
 		"a hard link that is absolute":   {[]entry{hard("a", "/etc/shadow")}, `hard link to "/etc/shadow": its name is absolute`},
 		"a hard link to nothing":         {[]entry{hard("a", "b")}, `hard link to "b", which is not an earlier entry`},
-		"a hard link to what follows":    {[]entry{hard("a", "b"), file("b")}, "which is not an earlier entry"},
+		"a hard link to a later file":    {[]entry{hard("a", "b"), file("b")}, "which is not an earlier entry"},
 		"a hard link to a folder":        {[]entry{dir("b"), hard("a", "b")}, `hard link to the directory "b"`},
 		"a hard link through a link":     {[]entry{file("d/f"), link("l", "d"), hard("a", "l/f")}, "which is not an earlier entry"},
 		"a device":                       {[]entry{{Typeflag: tar.TypeBlock, Name: "dev/sda"}}, `entry "dev/sda": devices and FIFOs are not allowed`},
@@ -182,12 +182,12 @@ func TestOversizedArchives(t *testing.T) {
 		kind    fault.Kind
 		says    string
 	}{
-		"as much as may be":     {archiveOf(t, many...), Limits{Bytes: 100, Entries: 20}, "", ""},
-		"one file too many":     {archiveOf(t, many...), Limits{Entries: 19}, fault.Exhausted, `entry "19": there are more than 19 files`},
-		"one byte too many":     {archiveOf(t, many...), Limits{Bytes: 99}, fault.Exhausted, `entry "19": its 5 bytes exceed`},
-		"folders that it makes": {archiveOf(t, file(strings.Repeat("a/", 30)+"f")), Limits{Entries: 30}, fault.Exhausted, "more than 30 files"},
-		"a size that is a lie":  {append(b.Bytes(), claim...), Limits{}, fault.Exhausted, `entry "huge": its 1125899906842624 bytes exceed`},
-		"what it does not hold": {b.Bytes(), Limits{Bytes: 1 << 60}, fault.Invalid, "truncated"},
+		"as much as the limits allow": {archiveOf(t, many...), Limits{Bytes: 100, Entries: 20}, "", ""},
+		"one file too many":           {archiveOf(t, many...), Limits{Entries: 19}, fault.Exhausted, `entry "19": there are more than 19 files`},
+		"one byte too many":           {archiveOf(t, many...), Limits{Bytes: 99}, fault.Exhausted, `entry "19": its 5 bytes exceed`},
+		"folders that it makes":       {archiveOf(t, file(strings.Repeat("a/", 30)+"f")), Limits{Entries: 30}, fault.Exhausted, "more than 30 files"},
+		"a wrong size":                {append(b.Bytes(), claim...), Limits{}, fault.Exhausted, `entry "huge": its 1125899906842624 bytes exceed`},
+		"missing content":             {b.Bytes(), Limits{Bytes: 1 << 60}, fault.Invalid, "truncated"},
 	} {
 		path := filepath.Join(t.TempDir(), "a.tar")
 		check(t, os.WriteFile(path, c.archive, 0o600))

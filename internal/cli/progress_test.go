@@ -40,7 +40,7 @@ func TestProgressInPlainLines(t *testing.T) {
 	})
 }
 
-func TestProgressOnATerminal(t *testing.T) {
+func TestProgressOnTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		p := &progressLine{out: &out, terminal: true, width: 20}

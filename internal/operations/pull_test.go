@@ -11,9 +11,9 @@ import (
 	"github.com/pyro-mcp/pyro"
 )
 
-// TestExportOverTheSeed exports /workspace over the folder of the user. Only files that the agent
-// has changed must change.
-func TestExportOverTheSeed(t *testing.T) {
+// TestExportOverSeed exports /workspace over the folder of the user. Only files that the agent has
+// changed must change.
+func TestExportOverSeed(t *testing.T) {
 	p := open(t)
 	c := serve(t, p, ProfileWorkspaceCore, "").client(t)
 	folder := t.TempDir()

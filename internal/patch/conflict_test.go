@@ -41,7 +41,7 @@ func TestConflicts(t *testing.T) {
 			patch.Conflict{Path: "f", Hunk: 1, Header: "@@ -7,2 +7,1 @@", Line: 7, Reason: `does not match: it expects "h", but the file ends after line 7`, Expected: []string{"g", "h"}, Found: []string{"g"}}},
 		{"an empty file", f + "@@ -1 +1 @@\n-x\n+y\n", files("f", ""),
 			patch.Conflict{Path: "f", Hunk: 1, Header: "@@ -1 +1 @@", Line: 1, Reason: `does not match: it expects "x", but the file ends after line 0`, Expected: []string{"x"}, Found: []string{}}},
-		{"an end that is none", f + "@@ -1,2 +1,2 @@\n-a\n+A\n b\n\\ No newline at end of file\n", files("f", abc),
+		{"a false end", f + "@@ -1,2 +1,2 @@\n-a\n+A\n b\n\\ No newline at end of file\n", files("f", abc),
 			patch.Conflict{Path: "f", Hunk: 1, Header: "@@ -1,2 +1,2 @@", Line: 1, Reason: "does not match: it ends the file at line 2, but the file has more lines", Expected: []string{"a", "b"}, Found: []string{"a", "b"}}},
 		{"several places", f + "@@ -19,2 +19,2 @@\n-x\n+y\n z\n", files("f", "x\nz\nx\nz\nx\nz\nx\nz\n"),
 			patch.Conflict{Path: "f", Hunk: 1, Header: "@@ -19,2 +19,2 @@", Reason: "does not clearly belong to line 19: it matches at several lines (1, 3, 5, 7) and needs more context"}},

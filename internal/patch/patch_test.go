@@ -103,7 +103,7 @@ func TestAgentPatches(t *testing.T) {
 		{"a new link", "diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+../x\n\\ No newline at end of file\n", files(), difftest.Tree{"l": {Mode: fs.ModeSymlink | 0o777, Link: "../x"}}},
 		{"a link for a file", "diff --git a/l b/l\ndeleted file mode 100644\n--- a/l\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\ndiff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+t\n\\ No newline at end of file\n",
 			files("l", "x\n"), difftest.Tree{"l": {Mode: fs.ModeSymlink | 0o777, Link: "t"}}},
-		{"a file below what was a link", "diff --git a/l b/l\ndeleted file mode 120000\n--- a/l\n+++ /dev/null\n@@ -1 +0,0 @@\n-d\n\\ No newline at end of file\n--- /dev/null\n+++ b/l/f\n@@ -0,0 +1 @@\n+x\n",
+		{"a file below a former link", "diff --git a/l b/l\ndeleted file mode 120000\n--- a/l\n+++ /dev/null\n@@ -1 +0,0 @@\n-d\n\\ No newline at end of file\n--- /dev/null\n+++ b/l/f\n@@ -0,0 +1 @@\n+x\n",
 			difftest.Tree{"l": {Mode: fs.ModeSymlink | 0o777, Link: "d"}}, files("l/f", "x\n")},
 	} {
 		got, _, err := check(t, c.patch, c.before)

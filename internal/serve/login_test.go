@@ -100,9 +100,9 @@ func TestLoginByLink(t *testing.T) {
 	}
 }
 
-// TestKeysAreNoUsers checks that an API key can't act as a user, and that it is accepted as a
+// TestKeysAreNotUsers checks that an API key can't act as a user, and that it is accepted as a
 // token.
-func TestKeysAreNoUsers(t *testing.T) {
+func TestKeysAreNotUsers(t *testing.T) {
 	w := newWorld(t)
 	if got := w.call("full", "GET", "/v1/me", nil, nil); got != 403 {
 		t.Errorf("got %d", got)
@@ -151,8 +151,8 @@ func TestOtherSites(t *testing.T) {
 	}
 }
 
-// TestBehindAProxy checks the cookie and the address of a client that uses TLS with a proxy.
-func TestBehindAProxy(t *testing.T) {
+// TestBehindProxy checks the cookie and the address of a client that uses TLS with a proxy.
+func TestBehindProxy(t *testing.T) {
 	for remote, trusted := range map[string]bool{"127.0.0.1:1": true, "[::1]:1": true, "192.0.2.1:1": false} {
 		r, _ := http.NewRequest("GET", "/", nil)
 		r.RemoteAddr = remote

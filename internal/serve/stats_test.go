@@ -40,7 +40,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-func TestMetricsOfASandbox(t *testing.T) {
+func TestSandboxMetrics(t *testing.T) {
 	w := newWorld(t)
 	b := w.create()
 	for _, state := range []string{"running", "paused"} {

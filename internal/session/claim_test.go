@@ -71,9 +71,9 @@ func (m *claimModel) check(s int, client string) fault.Kind {
 	return ""
 }
 
-// TestClaimsAgainstAModel performs random operations of three clients and compares the results with
-// a model. Some of the sessions share a claim. PYRO_TEST_LEASES is the number of random sequences.
-func TestClaimsAgainstAModel(t *testing.T) {
+// TestClaimsMatchModel performs random operations of three clients and compares the results with a
+// model. Some of the sessions share a claim. PYRO_TEST_LEASES is the number of random sequences.
+func TestClaimsMatchModel(t *testing.T) {
 	n, err := strconv.Atoi(os.Getenv("PYRO_TEST_LEASES"))
 	if err != nil {
 		n = 100

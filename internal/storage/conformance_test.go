@@ -24,7 +24,7 @@ import (
 
 var few = map[string]string{"a": "alpha", "d/": "", "d/b": strings.Repeat("b", 200_000), "d/ünï": "", "l": ">d/b", "out": ">/etc/passwd"}
 
-func TestAVolumeBeginsAsItsSeed(t *testing.T) {
+func TestNewVolumeHasSeed(t *testing.T) {
 	both(t, func(t *testing.T, f Folder) {
 		for name, files := range map[string]map[string]string{"none": nil, "an empty one": {}, "a few files": few} {
 			seed := seedOf(files)
@@ -60,7 +60,7 @@ func TestFilesKeepTheirModes(t *testing.T) {
 	})
 }
 
-func TestASeedThatFailsGivesItsOwnErrorAndLeavesNothing(t *testing.T) {
+func TestFailedSeedLeavesNothing(t *testing.T) {
 	own := errors.New("the seed's own")
 	both(t, func(t *testing.T, f Folder) {
 		for name, seed := range map[string]Seed{
@@ -105,7 +105,7 @@ func archive(t *testing.T) io.Reader {
 	return &b
 }
 
-func TestASnapshotIsWhatItWas(t *testing.T) {
+func TestSnapshotNeverChanges(t *testing.T) {
 	both(t, func(t *testing.T, f Folder) {
 		d, err := f.Create(t.Context(), seedOf(few))
 		check(t, err)
@@ -162,7 +162,7 @@ func startRoot(t *testing.T, f Folder, d store.Disks, text string) store.Disks {
 	return next
 }
 
-func TestAWholeSnapshotHasTheRoot(t *testing.T) {
+func TestFullSnapshotHasRoot(t *testing.T) {
 	both(t, func(t *testing.T, f Folder) {
 		d, err := f.Create(t.Context(), nil)
 		check(t, err)
@@ -203,9 +203,9 @@ func TestAWholeSnapshotHasTheRoot(t *testing.T) {
 	})
 }
 
-// TestAWholeSnapshotBeforeTheFirstStart takes full snapshots of new workspaces and of reset
-// workspaces. Their root does not exist before their first machine starts.
-func TestAWholeSnapshotBeforeTheFirstStart(t *testing.T) {
+// TestFullSnapshotBeforeFirstStart takes full snapshots of new workspaces and of reset workspaces.
+// Their root does not exist before their first machine starts.
+func TestFullSnapshotBeforeFirstStart(t *testing.T) {
 	both(t, func(t *testing.T, f Folder) {
 		d, err := f.Create(t.Context(), nil)
 		check(t, err)
@@ -221,7 +221,7 @@ func TestAWholeSnapshotBeforeTheFirstStart(t *testing.T) {
 	})
 }
 
-func TestLayersAreWhatQEMUTakesThemFor(t *testing.T) {
+func TestQEMUReadsLayers(t *testing.T) {
 	testenv.NeedsTool(t, "qemu-img")
 	top := t.TempDir()
 	f := Folder{Path: filepath.Join(top, "one"), Blocks: true, Shared: filepath.Join(top, "shared")}
@@ -271,7 +271,7 @@ func TestForkOwnsSnapshot(t *testing.T) {
 	})
 }
 
-func TestAForkOutlivesItsSource(t *testing.T) {
+func TestForkOutlivesSource(t *testing.T) {
 	both(t, func(t *testing.T, f Folder) {
 		d, err := f.Create(t.Context(), seedOf(few))
 		check(t, err)
@@ -324,7 +324,7 @@ func TestForkOfCheckpointHasBaseline(t *testing.T) {
 	})
 }
 
-func TestAFlatVolumeHasTheFilesAlone(t *testing.T) {
+func TestFlattenDropsHistory(t *testing.T) {
 	both(t, func(t *testing.T, f Folder) {
 		d, err := f.Create(t.Context(), seedOf(few))
 		check(t, err)
@@ -355,7 +355,7 @@ func TestAFlatVolumeHasTheFilesAlone(t *testing.T) {
 	})
 }
 
-func TestWhatNothingNamesIsRemoved(t *testing.T) {
+func TestUnnamedDisksAreRemoved(t *testing.T) {
 	t.Run("at once", func(t *testing.T) { removed(t, Folder.Sweep) })
 	t.Run("later", func(t *testing.T) {
 		removed(t, func(f Folder, ctx context.Context, keep ...store.Disks) error {
@@ -411,7 +411,7 @@ func removed(t *testing.T, sweep func(f Folder, ctx context.Context, keep ...sto
 	})
 }
 
-func TestWhatIsMissingIsNamed(t *testing.T) {
+func TestMissingDiskIsNamed(t *testing.T) {
 	both(t, func(t *testing.T, f Folder) {
 		d, err := f.Create(t.Context(), nil)
 		check(t, err)
@@ -439,7 +439,7 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 	})
 }
 
-func TestAViewIsRootAndVolume(t *testing.T) {
+func TestViewShowsRootAndVolume(t *testing.T) {
 	both(t, func(t *testing.T, f Folder) {
 		image := filepath.Join(t.TempDir(), "image")
 		var root bytes.Buffer
@@ -496,7 +496,7 @@ func TestSizes(t *testing.T) {
 	})
 }
 
-func TestWhatIsCancelledLeavesWhatASweepRemoves(t *testing.T) {
+func TestSweepAfterCancel(t *testing.T) {
 	both(t, func(t *testing.T, f Folder) {
 		many := map[string]string{}
 		for i := range 40 {
@@ -534,9 +534,9 @@ func TestWhatIsCancelledLeavesWhatASweepRemoves(t *testing.T) {
 	})
 }
 
-// TestWhatIsChangedAfterAResetIsNeverFresh changes files right after the copy. It repeats this many
-// times, because the clock of the file system is coarse.
-func TestWhatIsChangedAfterAResetIsNeverFresh(t *testing.T) {
+// TestChangedFilesAreNotFresh changes files right after the copy. It repeats this many times,
+// because the clock of the file system is coarse.
+func TestChangedFilesAreNotFresh(t *testing.T) {
 	top := t.TempDir()
 	f := Folder{Path: filepath.Join(top, "one"), Shared: filepath.Join(top, "shared")}
 	d, err := f.Create(t.Context(), seedOf(few))
@@ -581,9 +581,9 @@ func changeTime(t *testing.T, path string) int64 {
 	return st.Ctim.Nano()
 }
 
-// TestManyMakeTheFirstVolumeAtOnce checks that concurrent calls create a complete shared volume,
-// and create it only once.
-func TestManyMakeTheFirstVolumeAtOnce(t *testing.T) {
+// TestConcurrentFirstVolumes checks that concurrent calls create a complete shared volume, and
+// create it only once.
+func TestConcurrentFirstVolumes(t *testing.T) {
 	top := t.TempDir()
 	f := Folder{Path: top, Blocks: true, Shared: filepath.Join(top, "shared")}
 	check(t, os.MkdirAll(f.Shared, 0o700))

@@ -14,8 +14,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
-// TestASeedHasToFit checks that a seed that is larger than the volume fails and leaves no files.
-func TestASeedHasToFit(t *testing.T) {
+// TestOversizedSeedFails checks that a seed larger than the volume fails and leaves no files.
+func TestOversizedSeedFails(t *testing.T) {
 	both(t, func(t *testing.T, f Folder) {
 		f.Bytes = 32 << 20
 		many := map[string]string{}
@@ -49,9 +49,8 @@ func TestASeedHasToFit(t *testing.T) {
 	})
 }
 
-// TestAVolumeHasItsSize checks the volume size that the machine gets, and the size of copies of the
-// disks.
-func TestAVolumeHasItsSize(t *testing.T) {
+// TestVolumeSize checks the volume size that the machine gets, and the size of copies of the disks.
+func TestVolumeSize(t *testing.T) {
 	both(t, func(t *testing.T, f Folder) {
 		for _, size := range []int64{0, 64 << 20, 100 << 20, 5 << 30} {
 			f := f.beside(filepath.Base(t.TempDir()))

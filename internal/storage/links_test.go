@@ -117,9 +117,9 @@ func TestVolumesShareFiles(t *testing.T) {
 	h.has(current.Baseline, "a", "changed")
 }
 
-// TestASharedFileHasOneName checks that a marked file never gets two names in one tree: neither by
+// TestSharedFileHasOneName checks that a marked file never gets two names in one tree: neither by
 // hard links in a seed, nor if a machine renames a file and makes an equal one in its place.
-func TestASharedFileHasOneName(t *testing.T) {
+func TestSharedFileHasOneName(t *testing.T) {
 	l, d := newLinked(t, func(_ context.Context, to io.Writer) error {
 		w := tar.NewWriter(to)
 		for _, h := range []tar.Header{{Name: "a", Size: 5}, {Name: "one", Size: 5, Mode: 0o400}, {Name: "two", Typeflag: tar.TypeLink, Linkname: "one"}} {

@@ -206,8 +206,8 @@ func (c *ctxAfter) Err() error {
 	return nil
 }
 
-// TestOldDisksAreRemovedBesideWhoSetsAside removes old disks while another call sets disks aside.
-func TestOldDisksAreRemovedBesideWhoSetsAside(t *testing.T) {
+// TestRemoveOldDuringSetAside removes old disks while another call sets disks aside.
+func TestRemoveOldDuringSetAside(t *testing.T) {
 	f := Folder{Path: t.TempDir()}
 	for range 10 {
 		for i := range 20 {
@@ -226,9 +226,9 @@ func TestOldDisksAreRemovedBesideWhoSetsAside(t *testing.T) {
 	}
 }
 
-// TestSweepBesideTheRemovalOfOldDisks sweeps a folder while another call still removes old disks.
-// This happens if a snapshot is deleted while the supervisor removes the disks from before a reset.
-func TestSweepBesideTheRemovalOfOldDisks(t *testing.T) {
+// TestSweepDuringRemoveOld sweeps a folder while another call still removes old disks. This happens
+// if a snapshot is deleted while the supervisor removes the disks from before a reset.
+func TestSweepDuringRemoveOld(t *testing.T) {
 	f := Folder{Path: t.TempDir()}
 	for range 10 {
 		for range 4 {
@@ -289,9 +289,9 @@ func TestIncompleteFolder(t *testing.T) {
 	files.Close()
 }
 
-// TestTreesShareWhatNeverChanges checks that baselines and snapshots share files with each other. A
+// TestImmutableTreesShareFiles checks that baselines and snapshots share files with each other. A
 // folder that a machine writes to must not share files with other folders.
-func TestTreesShareWhatNeverChanges(t *testing.T) {
+func TestImmutableTreesShareFiles(t *testing.T) {
 	ctx := t.Context()
 	f := Folder{Path: filepath.Join(t.TempDir(), "one")}
 	d, err := f.Create(ctx, seedOf(map[string]string{"a": "alpha", "d/": "", "d/b": "beta", "d/c": "gamma"}))

@@ -148,7 +148,7 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 	}{
 		{"refused", context.Background(), broken{working, refusal}, fault.Exhausted},
 		{"dies at once", context.Background(), broken{Driver: working}, fault.Unavailable},
-		{"given up", canceled, working, fault.Canceled},
+		{"abandoned", canceled, working, fault.Canceled},
 	} {
 		cfg.Driver = c.driver
 		if m, err := Start(c.ctx, cfg); fault.KindOf(err) != c.kind {

@@ -99,10 +99,10 @@ func TestFailedCreationLeavesNothing(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "broken.tar")
 	check(t, os.WriteFile(broken, []byte(strings.Repeat("no archive", 1000)), 0o600))
 	for name, change := range map[string]func(*Spec) context.Context{
-		"a seed that is not there": func(s *Spec) context.Context { s.SeedPath = "/nonexistent"; return t.Context() },
-		"a seed that is broken":    func(s *Spec) context.Context { s.SeedPath = broken; return t.Context() },
-		"a name that is none":      func(s *Spec) context.Context { s.Name = "\n"; return t.Context() },
-		"no leave for the host":    func(s *Spec) context.Context { s.AllowHost = false; return t.Context() },
+		"a missing seed":             func(s *Spec) context.Context { s.SeedPath = "/nonexistent"; return t.Context() },
+		"a broken seed":              func(s *Spec) context.Context { s.SeedPath = broken; return t.Context() },
+		"an invalid name":            func(s *Spec) context.Context { s.Name = "\n"; return t.Context() },
+		"no permission for the host": func(s *Spec) context.Context { s.AllowHost = false; return t.Context() },
 		"cancelled": func(s *Spec) context.Context {
 			ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, fault.Newf(fault.Canceled, "enough"))
 			t.Cleanup(cancel)
@@ -190,8 +190,8 @@ func TestDeleteInEveryState(t *testing.T) {
 // hangs.
 func TestDeleteHungSupervisor(t *testing.T) {
 	t.Parallel()
-	t.Run("that hangs", func(t *testing.T) { t.Parallel(); testDeleteHungSupervisor(t, false) })
-	t.Run("that hangs at its end", func(t *testing.T) { t.Parallel(); testDeleteHungSupervisor(t, true) })
+	t.Run("hangs", func(t *testing.T) { t.Parallel(); testDeleteHungSupervisor(t, false) })
+	t.Run("hangs at its end", func(t *testing.T) { t.Parallel(); testDeleteHungSupervisor(t, true) })
 }
 
 func testDeleteHungSupervisor(t *testing.T, socketless bool) {

@@ -156,7 +156,7 @@ func TestReaderAsAnotherUser(t *testing.T) {
 	r := opened(t, m, w.ID)
 	check(t, r.readable(t.Context(), "", true))
 	for name, line := range map[string]string{
-		"a file": "chmod 0 b", "a folder": "chmod 600 b; chmod 300 a", "a folder that can't be entered": "chmod 400 a",
+		"a file": "chmod 0 b", "a folder": "chmod 600 b; chmod 300 a", "a folder without permission": "chmod 400 a",
 	} {
 		run(t, m, w.ID, line)
 		if err := r.readable(t.Context(), "", true); err == nil {

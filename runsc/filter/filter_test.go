@@ -16,10 +16,10 @@ import (
 	goferconfig "gvisor.dev/gvisor/runsc/fsgofer/filter/config"
 )
 
-// TestProgramsDecideAsGVisorsDo compiles the rules of a sentry as gVisor does, and compares the
-// decisions of both programs. It tries all system calls. The arguments are values from the rules,
-// neighbours of these values, and random values.
-func TestProgramsDecideAsGVisorsDo(t *testing.T) {
+// TestFilterMatchesGVisor compiles the rules of a sentry as gVisor does, and compares the decisions
+// of both programs. It tries all system calls. The arguments are values from the rules, neighbours
+// of these values, and random values.
+func TestFilterMatchesGVisor(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("no filters for this architecture")
 	}
@@ -50,8 +50,8 @@ func TestProgramsDecideAsGVisorsDo(t *testing.T) {
 	}
 }
 
-// TestTheGofersProgramDecidesAsGVisorsDoes compares the gofer's programs in the same way.
-func TestTheGofersProgramDecidesAsGVisorsDoes(t *testing.T) {
+// TestGoferFilterMatchesGVisor compares the gofer's programs in the same way.
+func TestGoferFilterMatchesGVisor(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("no filters for this architecture")
 	}

@@ -51,29 +51,29 @@ func hostile() map[string]content {
 		return content{header: tar.Header{Typeflag: kind, Name: name, Linkname: link}}
 	}
 	return map[string]content{
-		"up":                  named(tar.TypeReg, "../up", ""),
-		"up and down":         named(tar.TypeReg, "etc/../../up", ""),
-		"absolute":            named(tar.TypeReg, "/etc/passwd", ""),
-		"dots":                named(tar.TypeReg, "./etc/passwd", ""),
-		"empty part":          named(tar.TypeReg, "etc//passwd", ""),
-		"the root as a file":  named(tar.TypeReg, ".", ""),
-		"the root as a link":  named(tar.TypeSymlink, "./", "etc"),
-		"no root":             named(tar.TypeChar, ".", ""),
-		"a folder above":      named(tar.TypeDir, "../", ""),
-		"a link to above":     named(tar.TypeLink, "etc/link", "../../etc/passwd"),
-		"a link to an end":    named(tar.TypeLink, "etc/link", "/etc/passwd"),
-		"a link to the root":  named(tar.TypeLink, "etc/link", "."),
-		"another kind":        named(tar.TypeCont, "etc/kind", ""),
-		"no size":             holes("many", 0),
-		"less than none":      holes("-1", 0),
-		"no pieces":           holes("100"),
-		"too many pieces":     holes("100", 1<<62),
-		"pieces that are cut": holes("100", 2, 0, 2),
-		"more than there is":  holes("100", 1, 0, 50),
-		"behind the end":      holes("100", 1, 99, 4),
-		"before the start":    holes("100", 1, 1<<64-4, 4),
-		"less than nothing":   holes("100", 1, 4, 1<<64-4),
-		"one over another":    holes("100", 2, 8, 2, 9, 2),
+		"up":                         named(tar.TypeReg, "../up", ""),
+		"up and down":                named(tar.TypeReg, "etc/../../up", ""),
+		"absolute":                   named(tar.TypeReg, "/etc/passwd", ""),
+		"dots":                       named(tar.TypeReg, "./etc/passwd", ""),
+		"empty part":                 named(tar.TypeReg, "etc//passwd", ""),
+		"the root as a file":         named(tar.TypeReg, ".", ""),
+		"the root as a link":         named(tar.TypeSymlink, "./", "etc"),
+		"no root":                    named(tar.TypeChar, ".", ""),
+		"a folder above":             named(tar.TypeDir, "../", ""),
+		"a link to above":            named(tar.TypeLink, "etc/link", "../../etc/passwd"),
+		"a link to an absolute path": named(tar.TypeLink, "etc/link", "/etc/passwd"),
+		"a link to the root":         named(tar.TypeLink, "etc/link", "."),
+		"another kind":               named(tar.TypeCont, "etc/kind", ""),
+		"no size":                    holes("many", 0),
+		"a negative size":            holes("-1", 0),
+		"no pieces":                  holes("100"),
+		"too many pieces":            holes("100", 1<<62),
+		"pieces that are cut":        holes("100", 2, 0, 2),
+		"more than the data":         holes("100", 1, 0, 50),
+		"behind the end":             holes("100", 1, 99, 4),
+		"before the start":           holes("100", 1, 1<<64-4, 4),
+		"a negative length":          holes("100", 1, 4, 1<<64-4),
+		"overlapping pieces":         holes("100", 2, 8, 2, 9, 2),
 	}
 }
 
@@ -94,11 +94,11 @@ func TestDamagedDescriptions(t *testing.T) {
 	}
 	long := entry{header: tar.Header{Typeflag: tar.TypeDir, Name: "./" + strings.Repeat("long/", maxName/5+1)}}
 	for name, e := range map[string]entry{
-		"no size":          file(1 << 63),
-		"no order":         file(4*page, segment{page, 2 * page, 0}, segment{0, page, 0}),
-		"nothing":          file(4*page, segment{2 * page, page, 0}),
-		"where no data is": file(page, segment{0, page, 1 << 40}),
-		"a long name":      long,
+		"no size":            file(1 << 63),
+		"unordered segments": file(4*page, segment{page, 2 * page, 0}, segment{0, page, 0}),
+		"nothing":            file(4*page, segment{2 * page, page, 0}),
+		"beyond the data":    file(page, segment{0, page, 1 << 40}),
+		"a long name":        long,
 	} {
 		err := Write(io.Discard, source(describe(t, []entry{e})))
 		if err == nil {

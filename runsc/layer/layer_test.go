@@ -35,10 +35,10 @@ func (m memory) add(name string, n *node) error {
 		return err
 	}
 	if m[name] != nil {
-		return fmt.Errorf("%q is there already", name)
+		return fmt.Errorf("%q exists already", name)
 	}
 	if parent := m[path.Dir(name)]; parent == nil || parent.kind != tar.TypeDir {
-		return fmt.Errorf("%q is in no folder", name)
+		return fmt.Errorf("the parent of %q is not a folder", name)
 	}
 	m[name] = n
 	return nil
@@ -46,16 +46,16 @@ func (m memory) add(name string, n *node) error {
 
 func (m memory) check(name string) error {
 	if name == "" || path.Clean(name) != name || path.IsAbs(name) || name == ".." || strings.HasPrefix(name, "../") || strings.Contains(name, "\x00") {
-		return fmt.Errorf("it is asked for %q: %w", name, errOut)
+		return fmt.Errorf("invalid name %q: %w", name, errOut)
 	}
 	return nil
 }
 
-var errOut = errors.New("that is no name in a tree")
+var errOut = errors.New("not a name in the tree")
 
 func (m memory) Remove(name string) error {
 	if name == "." {
-		return fmt.Errorf("the root is to be removed: %w", errOut)
+		return fmt.Errorf("the root must not be removed: %w", errOut)
 	}
 	maps.DeleteFunc(m, func(other string, _ *node) bool { return other == name || strings.HasPrefix(other, name+"/") })
 	return m.check(name)
@@ -75,7 +75,7 @@ func (m memory) File(name string) (File, error) {
 
 func (n *node) WriteAt(p []byte, offset int64) (int, error) {
 	if offset < 0 || offset+int64(len(p)) < 0 {
-		return 0, fmt.Errorf("it is written to at %d: %w", offset, errOut)
+		return 0, fmt.Errorf("write at offset %d: %w", offset, errOut)
 	}
 	n.content[offset] = string(p)
 	n.size = max(n.size, offset+int64(len(p)))
@@ -99,7 +99,7 @@ func (m memory) Link(old, name string) error {
 	}
 	n := m[old]
 	if n == nil || n.kind == tar.TypeDir {
-		return fmt.Errorf("%q is not there to be linked to", old)
+		return fmt.Errorf("link to %q, which does not exist", old)
 	}
 	return m.add(name, n)
 }
@@ -111,7 +111,7 @@ func (m memory) Node(name string, kind byte, major, minor uint32) error {
 func (m memory) Set(name string, metadata Metadata) error {
 	n := m[name]
 	if n == nil {
-		return fmt.Errorf("%q is not there to be set", name)
+		return fmt.Errorf("set attributes of %q, which does not exist", name)
 	}
 	n.metadata = metadata
 	return m.check(name)
@@ -205,7 +205,7 @@ func environment() memory {
 	return m
 }
 
-func TestWhatIsWrittenIsApplied(t *testing.T) {
+func TestApplyWrittenLayer(t *testing.T) {
 	m := environment()
 	if err := Apply(m, bytes.NewReader(written(t, everything))); err != nil {
 		t.Fatal(err)
@@ -259,8 +259,8 @@ func same(a, b *node) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-// TestTarReadsALayer checks that the program tar can read all standard parts of a layer.
-func TestTarReadsALayer(t *testing.T) {
+// TestTarReadsLayer checks that the program tar can read all standard parts of a layer.
+func TestTarReadsLayer(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "layer")
 	if err := os.WriteFile(file, written(t, everything), 0o600); err != nil {
 		t.Fatal(err)
@@ -281,6 +281,6 @@ func TestTarReadsALayer(t *testing.T) {
 		}
 	}
 	if content, err := exec.Command("tar", "-xOf", file, "etc/whole").Output(); err != nil || string(content) != strings.Repeat("c", page)+strings.Repeat("a", 10) {
-		t.Errorf("it has %d bytes of the file, %v", len(content), err)
+		t.Errorf("read %d bytes of the file, %v", len(content), err)
 	}
 }

@@ -49,7 +49,7 @@ func TestTimeLimitKillsTheTree(t *testing.T) {
 
 func TestContextKillsTheTree(t *testing.T) {
 	c := dial(t, startAgent(t))
-	for name, script := range map[string]string{"tree": tree, "output that nobody takes": "echo up; exec yes"} {
+	for name, script := range map[string]string{"tree": tree, "output without a reader": "echo up; exec yes"} {
 		ctx, cancel := context.WithCancelCause(within(t))
 		command := sh(script)
 		command.Env = []string{mark}

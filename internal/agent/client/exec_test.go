@@ -109,17 +109,17 @@ func TestEnvironmentAndFolder(t *testing.T) {
 		command program.Command
 		out     string
 	}{
-		"added":               {program.Command{Argv: []string{"printenv", "A"}, Env: []string{"A=b=c"}}, "b=c\n"},
-		"the last counts":     {program.Command{Argv: []string{"printenv", "A"}, Env: []string{"A=1", "A=2"}}, "2\n"},
-		"PATH replaced":       {program.Command{Argv: []string{"/usr/bin/printenv", "PATH"}, Env: []string{"PATH=/bin"}}, "/bin\n"},
-		"HOME replaced":       {program.Command{Argv: []string{"printenv", "HOME"}, Env: []string{"HOME=/x"}}, "/x\n"},
-		"empty":               {program.Command{Argv: []string{"printenv", "A"}, Env: []string{"A="}}, "\n"},
-		"folder":              {program.Command{Argv: []string{"pwd"}, Cwd: dir}, dir + "\n"},
-		"program from folder": {program.Command{Argv: []string{"./here"}, Cwd: dir}, "./here in " + dir + "\n"},
-		"PATH from folder":    {program.Command{Argv: []string{"here"}, Cwd: dir, Env: []string{"PATH=.:/bin:/usr/bin"}}, "./here in " + dir + "\n"},
-		"words as they are":   {program.Command{Argv: []string{"printf", "%s|", "", "a b", "$HOME", "é\n"}}, "|a b|$HOME|é\n|"},
-		"no terminal":         {sh("test -t 0 || echo none"), "none\n"},
-		"no input":            {program.Command{Argv: []string{"cat"}}, ""},
+		"added":                 {program.Command{Argv: []string{"printenv", "A"}, Env: []string{"A=b=c"}}, "b=c\n"},
+		"the last counts":       {program.Command{Argv: []string{"printenv", "A"}, Env: []string{"A=1", "A=2"}}, "2\n"},
+		"PATH replaced":         {program.Command{Argv: []string{"/usr/bin/printenv", "PATH"}, Env: []string{"PATH=/bin"}}, "/bin\n"},
+		"HOME replaced":         {program.Command{Argv: []string{"printenv", "HOME"}, Env: []string{"HOME=/x"}}, "/x\n"},
+		"empty":                 {program.Command{Argv: []string{"printenv", "A"}, Env: []string{"A="}}, "\n"},
+		"folder":                {program.Command{Argv: []string{"pwd"}, Cwd: dir}, dir + "\n"},
+		"program from folder":   {program.Command{Argv: []string{"./here"}, Cwd: dir}, "./here in " + dir + "\n"},
+		"PATH from folder":      {program.Command{Argv: []string{"here"}, Cwd: dir, Env: []string{"PATH=.:/bin:/usr/bin"}}, "./here in " + dir + "\n"},
+		"words are not changed": {program.Command{Argv: []string{"printf", "%s|", "", "a b", "$HOME", "é\n"}}, "|a b|$HOME|é\n|"},
+		"no terminal":           {sh("test -t 0 || echo none"), "none\n"},
+		"no input":              {program.Command{Argv: []string{"cat"}}, ""},
 	} {
 		if got := run(t, c, want.command, nil); got.Code != 0 || got.out != want.out {
 			t.Errorf("%s: %+v", name, got)

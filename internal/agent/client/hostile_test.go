@@ -117,18 +117,18 @@ func TestHostileAgents(t *testing.T) {
 		out     string
 		kind    fault.Kind
 	}{
-		"output that is not there":   {answer(append(output(0, "ab"), output(7, "cd")...)), "ab", fault.Corrupt},
-		"output again":               {answer(append(output(0, "ab"), output(1, "bc")...)), "ab", fault.Corrupt},
-		"a gap where none can be":    {answer(event(t, &agentv1.ExecEvent{Gaps: []*agentv1.Gap{{To: 1 << 60}}})), "", fault.Corrupt},
-		"a stream that there is not": {answer(event(t, &agentv1.ExecEvent{Outputs: []*agentv1.Output{{Stream: 9, Data: []byte("x")}}})), "", fault.Corrupt},
-		"a negative stream":          {answer(event(t, &agentv1.ExecEvent{Outputs: []*agentv1.Output{{Stream: -1, Data: []byte("x")}}})), "", fault.Corrupt},
-		"output of nothing":          {answer(output(0, "")), "", fault.Corrupt},
-		"a code that is none":        {answer(event(t, &agentv1.ExecEvent{Exit: &programv1.Exit{Code: 1 << 20}})), "", fault.Corrupt},
-		"an end without an exit":     {answer(append(output(0, "ab"), envelope(2, 2, []byte("{}"))...)), "ab", fault.Corrupt},
-		"a message of 4 GiB":         {answer(envelope(0, 1<<32-1, make([]byte, 100))), "", fault.Corrupt},
-		"what is no message":         {answer(append(envelope(0, 3, []byte{0xff, 0xff, 0xff}), exit...)), "", fault.Corrupt},
-		"a message cut short":        {answer(exit[:len(exit)-1]), "", fault.Corrupt},
-		"another content":            {func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") }, "", fault.Corrupt},
+		"missing output":         {answer(append(output(0, "ab"), output(7, "cd")...)), "ab", fault.Corrupt},
+		"output again":           {answer(append(output(0, "ab"), output(1, "bc")...)), "ab", fault.Corrupt},
+		"an impossible gap":      {answer(event(t, &agentv1.ExecEvent{Gaps: []*agentv1.Gap{{To: 1 << 60}}})), "", fault.Corrupt},
+		"an unknown stream":      {answer(event(t, &agentv1.ExecEvent{Outputs: []*agentv1.Output{{Stream: 9, Data: []byte("x")}}})), "", fault.Corrupt},
+		"a negative stream":      {answer(event(t, &agentv1.ExecEvent{Outputs: []*agentv1.Output{{Stream: -1, Data: []byte("x")}}})), "", fault.Corrupt},
+		"empty output":           {answer(output(0, "")), "", fault.Corrupt},
+		"an invalid code":        {answer(event(t, &agentv1.ExecEvent{Exit: &programv1.Exit{Code: 1 << 20}})), "", fault.Corrupt},
+		"an end without an exit": {answer(append(output(0, "ab"), envelope(2, 2, []byte("{}"))...)), "ab", fault.Corrupt},
+		"a message of 4 GiB":     {answer(envelope(0, 1<<32-1, make([]byte, 100))), "", fault.Corrupt},
+		"no message":             {answer(append(envelope(0, 3, []byte{0xff, 0xff, 0xff}), exit...)), "", fault.Corrupt},
+		"a message cut short":    {answer(exit[:len(exit)-1]), "", fault.Corrupt},
+		"another content":        {func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") }, "", fault.Corrupt},
 		"a redirect to somewhere else": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://169.254.169.254/", http.StatusTemporaryRedirect)
 		}, "", fault.Corrupt},

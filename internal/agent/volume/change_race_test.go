@@ -26,27 +26,27 @@ func TestConcurrentWritesAreKept(t *testing.T) {
 		path      string // path in the error; empty if the change succeeds
 		want      string // expected result, as path=text
 	}{
-		"a file is written that is replaced": {volumetest.Edit{Path: "file", Text: "new"}, write("file", "theirs"), "file", "file=theirs"},
-		"a file is replaced that is replaced": {volumetest.Edit{Path: "file", Text: "new"}, func(files string) error {
+		"write to a replaced file": {volumetest.Edit{Path: "file", Text: "new"}, write("file", "theirs"), "file", "file=theirs"},
+		"replace a replaced file": {volumetest.Edit{Path: "file", Text: "new"}, func(files string) error {
 			return errors.Join(write("other", "old!")(files), os.Rename(files+"/other", files+"/file"))
 		}, "file", "file=old!"},
-		"a file is written that is deleted":    {volumetest.Edit{Op: "delete", Path: "file"}, write("file", "theirs"), "file", "file=theirs"},
-		"a file is gone that is deleted":       {volumetest.Edit{Op: "delete", Path: "file"}, func(files string) error { return os.Remove(files + "/file") }, "file", "dir/file=below"},
-		"a file comes that is made":            {volumetest.Edit{Path: "new", Text: "new"}, write("new", "theirs"), "new", "new=theirs"},
-		"a folder comes where a file is made":  {volumetest.Edit{Path: "new", Text: "new"}, func(files string) error { return os.MkdirAll(files+"/new/x", 0o755) }, "new", "file=old"},
-		"a folder comes that is made":          {volumetest.Edit{Path: "made/new", Text: "new"}, func(files string) error { return os.Mkdir(files+"/made", 0o755) }, "made", "file=old"},
-		"a folder gets a file that is deleted": {volumetest.Edit{Op: "delete", Path: "empty"}, write("empty/theirs", "theirs"), "empty", "empty/theirs=theirs"},
-		"a folder comes that is replaced": {volumetest.Edit{Path: "file", Text: "new"}, func(files string) error {
+		"write to a deleted file":                         {volumetest.Edit{Op: "delete", Path: "file"}, write("file", "theirs"), "file", "file=theirs"},
+		"delete a deleted file":                           {volumetest.Edit{Op: "delete", Path: "file"}, func(files string) error { return os.Remove(files + "/file") }, "file", "dir/file=below"},
+		"create a created file":                           {volumetest.Edit{Path: "new", Text: "new"}, write("new", "theirs"), "new", "new=theirs"},
+		"create a folder with the name of a created file": {volumetest.Edit{Path: "new", Text: "new"}, func(files string) error { return os.MkdirAll(files+"/new/x", 0o755) }, "new", "file=old"},
+		"create a created folder":                         {volumetest.Edit{Path: "made/new", Text: "new"}, func(files string) error { return os.Mkdir(files+"/made", 0o755) }, "made", "file=old"},
+		"add a file to a deleted folder":                  {volumetest.Edit{Op: "delete", Path: "empty"}, write("empty/theirs", "theirs"), "empty", "empty/theirs=theirs"},
+		"replace a file with a folder": {volumetest.Edit{Path: "file", Text: "new"}, func(files string) error {
 			return errors.Join(os.Remove(files+"/file"), os.MkdirAll(files+"/file/x", 0o755))
 		}, "file", "dir/file=below"},
-		"a link comes where the mode is set": {volumetest.Edit{Op: "mode", Path: "file", Mode: 0o777}, func(files string) error {
+		"replace a file with a link before its mode is set": {volumetest.Edit{Op: "mode", Path: "file", Mode: 0o777}, func(files string) error {
 			return errors.Join(os.Remove(files+"/file"), os.Symlink("dir/file", files+"/file"))
 		}, "file", "dir/file=below"},
-		"the folder of a file that is made goes": {volumetest.Edit{Path: "empty/new", Text: "new"}, func(files string) error { return os.Remove(files + "/empty") }, "empty/new", "file=old"},
-		"a link comes above a file that is made": {volumetest.Edit{Path: "empty/new", Text: "new"}, func(files string) error {
+		"delete the folder of a created file": {volumetest.Edit{Path: "empty/new", Text: "new"}, func(files string) error { return os.Remove(files + "/empty") }, "empty/new", "file=old"},
+		"replace the folder of a created file with a link": {volumetest.Edit{Path: "empty/new", Text: "new"}, func(files string) error {
 			return errors.Join(os.Remove(files+"/empty"), os.Symlink("dir", files+"/empty"))
 		}, "empty/new", "dir/file=below"},
-		"a file is written that is not touched": {volumetest.Edit{Path: "new", Text: "new"}, write("file", "theirs"), "", "file=theirs"},
+		"write to an unrelated file": {volumetest.Edit{Path: "new", Text: "new"}, write("file", "theirs"), "", "file=theirs"},
 	} {
 		for _, noLinks := range []bool{false, true} {
 			s := storedIn(t, volumetest.InMemory(t))

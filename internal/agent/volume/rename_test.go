@@ -82,14 +82,14 @@ func testRenames(t *testing.T, move func(int, string, int, string) error) {
 		from, to string
 		moved    map[string]string // the changed parts of the tree
 	}{
-		"a file":                       {"/file", "/new", map[string]string{"/root/file: ": "/root/new: "}},
-		"a file into a folder":         {"/file", "/empty/new", map[string]string{"/root/file: ": "/root/empty/new: "}},
-		"a folder with content":        {"/folder", "/empty/folder", map[string]string{"/root/folder": "/root/empty/folder"}},
-		"a link and not its target":    {"/link", "/new", map[string]string{"/root/link ->": "/root/new ->"}},
-		"a link to nothing":            {"/dangling", "/new", map[string]string{"/root/dangling ->": "/root/new ->"}},
-		"below a link to a folder":     {"/to-folder/below/file", "/to-folder/new", map[string]string{"/root/folder/below/file:": "/root/folder/new:"}},
-		"a longer name of one's own":   {"/folder", "/folder2", map[string]string{"/root/folder": "/root/folder2"}},
-		"a path that leads out and in": {"/file", "/folder/../../../new", map[string]string{"/root/file: ": "/root/new: "}},
+		"a file":                         {"/file", "/new", map[string]string{"/root/file: ": "/root/new: "}},
+		"a file into a folder":           {"/file", "/empty/new", map[string]string{"/root/file: ": "/root/empty/new: "}},
+		"a folder with content":          {"/folder", "/empty/folder", map[string]string{"/root/folder": "/root/empty/folder"}},
+		"a link and not its target":      {"/link", "/new", map[string]string{"/root/link ->": "/root/new ->"}},
+		"a link to nothing":              {"/dangling", "/new", map[string]string{"/root/dangling ->": "/root/new ->"}},
+		"below a link to a folder":       {"/to-folder/below/file", "/to-folder/new", map[string]string{"/root/folder/below/file:": "/root/folder/new:"}},
+		"a longer name of one's own":     {"/folder", "/folder2", map[string]string{"/root/folder": "/root/folder2"}},
+		"a path that leaves and returns": {"/file", "/folder/../../../new", map[string]string{"/root/file: ": "/root/new: "}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRenames(t)

@@ -267,8 +267,8 @@ func TestQuotasHoldUnderRaces(t *testing.T) {
 	})
 }
 
-// TestOneSandboxForAKey sends the same request many times concurrently.
-func TestOneSandboxForAKey(t *testing.T) {
+// TestKeyCreatesOneSandbox sends the same request many times concurrently.
+func TestKeyCreatesOneSandbox(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		var all sync.WaitGroup

@@ -186,9 +186,9 @@ func sameList(t *testing.T, fsys *FS, image, dir string) {
 	}
 }
 
-// TestIsAFileSystem runs fstest.TestFS. The tree contains no symbolic links, because opening one is
-// an error in this package, as documented.
-func TestIsAFileSystem(t *testing.T) {
+// TestFS runs fstest.TestFS. The tree contains no symbolic links, because opening one is an error
+// in this package, as documented.
+func TestFS(t *testing.T) {
 	tree := t.TempDir()
 	for _, dir := range []string{"a/b/c", "empty", "d"} {
 		if err := os.MkdirAll(filepath.Join(tree, dir), 0o755); err != nil {

@@ -111,8 +111,8 @@ func TestFoldersOfAllSizes(t *testing.T) {
 	}
 }
 
-// TestHashesAsDebugfsDoes compares the hashes of names with hashes from debugfs.
-func TestHashesAsDebugfsDoes(t *testing.T) {
+// TestHashesMatchDebugfs compares the hashes of names with hashes from debugfs.
+func TestHashesMatchDebugfs(t *testing.T) {
 	program := testenv.NeedsTool(t, "debugfs")
 	for _, name := range []string{"a", "abc", "abcd", strings.Repeat("x", 31), strings.Repeat("y", 32), strings.Repeat("z", 33), strings.Repeat("w", 255), "file-4711.txt"} {
 		out, err := exec.Command(program, "-R", "dx_hash -h half_md4 -s 7079726f-0000-4000-8000-000000000001 "+name).Output()

@@ -120,7 +120,7 @@ func TestWriteRefuses(t *testing.T) {
 		"a link that is too long":          {[]tar.Header{link("a", strings.Repeat("x", 4096))}, "invalid link target"},
 		"a device":                         {[]tar.Header{{Typeflag: tar.TypeChar, Name: "null", Devmajor: 1, Devminor: 3}}, "unknown kind"},
 		"a FIFO":                           {[]tar.Header{{Typeflag: tar.TypeFifo, Name: "fifo"}}, "unknown kind"},
-		"an error that comes with a later": {[]tar.Header{file("f"), file("f"), folder("a"), folder("b"), folder("c")}, `"f": an entry of this name`},
+		"an error from a later entry":      {[]tar.Header{file("f"), file("f"), folder("a"), folder("b"), folder("c")}, `"f": an entry of this name`},
 	} {
 		dst := filepath.Join(t.TempDir(), "dst")
 		_, err := Write(t.Context(), bytes.NewReader(archiveOf(t, c.entries...)), dst)

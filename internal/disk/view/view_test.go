@@ -101,7 +101,7 @@ func TestVolumeIsLink(t *testing.T) {
 	}
 }
 
-func TestIsAFileSystem(t *testing.T) {
+func TestFS(t *testing.T) {
 	v := New(image(t, put{name: "a/b/c", mode: reg | 0o644, content: "content"}, put{name: "a/pipe", mode: unix.S_IFIFO | 0o600}),
 		Subtree(image(t, put{name: "files/d/e", mode: reg | 0o644, content: "more"}, put{name: "files/f", mode: reg | 0o644}), "files"))
 	if err := fstest.TestFS(v, "a/b/c", "a/pipe", "workspace/d/e", "workspace/f", "lost+found"); err != nil {

@@ -36,7 +36,7 @@ func build(t *testing.T, s Store, key Key) *Template {
 	return got
 }
 
-func TestEveryFieldOfTheKeyCounts(t *testing.T) {
+func TestKeyCoversEveryField(t *testing.T) {
 	base := Key{"form", "qemu", "args", "host", "kernel", "initramfs", "root"}
 	seen := map[string]bool{base.Hash(): true}
 	for i := range 7 {
@@ -66,9 +66,9 @@ func TestBuildOnceThenOpen(t *testing.T) {
 	}
 }
 
-// TestHardLinksAreNoDamage makes and removes a hard link to a template's file. It checks that Open
+// TestHardLinksAreNotDamage makes and removes a hard link to a template's file. It checks that Open
 // does not read the file again.
-func TestHardLinksAreNoDamage(t *testing.T) {
+func TestHardLinksAreNotDamage(t *testing.T) {
 	s, key := Store{t.TempDir()}, Key{Root: "a"}
 	got := build(t, s, key)
 	if digest, err := got.Digest("ram"); err != nil || digest == "" {

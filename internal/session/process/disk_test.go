@@ -129,7 +129,7 @@ func TestBrokenLogFolder(t *testing.T) {
 			try(os.MkdirAll(folder, 0o700))
 			try(os.Symlink("/dev/null", filepath.Join(folder, session.TranscriptName)))
 		}, nil},
-		"a file is a FIFO that nobody reads": {"not a regular file", func(_, folder string) {
+		"a file is a FIFO without a reader": {"not a regular file", func(_, folder string) {
 			try(os.MkdirAll(folder, 0o700))
 			for _, file := range []string{session.TranscriptName, session.CastName, session.EventsName} {
 				try(unix.Mkfifo(filepath.Join(folder, file), 0o600))

@@ -300,7 +300,7 @@ func TestErrorsBeforeAndAfterContent(t *testing.T) {
 	var older http.Protocols
 	older.SetUnencryptedHTTP2(true)
 	t.Run("a supervisor", func(t *testing.T) { runFailingTransfers(t, protocols()) })
-	t.Run("an older one", func(t *testing.T) { runFailingTransfers(t, &older) })
+	t.Run("an older supervisor", func(t *testing.T) { runFailingTransfers(t, &older) })
 }
 
 func runFailingTransfers(t *testing.T, speaks *http.Protocols) {

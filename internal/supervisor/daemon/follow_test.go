@@ -250,8 +250,8 @@ func TestFollowingEnds(t *testing.T) {
 	}
 }
 
-// TestFollowersDontUse checks that a workspace with a follower counts as unused.
-func TestFollowersDontUse(t *testing.T) {
+// TestFollowersAreNotActivity checks that a workspace with a follower counts as unused.
+func TestFollowersAreNotActivity(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)
 	check(t, begin(c, t.Context(), "web", sh(`echo here; sleep 1000`), nil))

@@ -34,8 +34,8 @@ func TestHoldWhileReaderBlocks(t *testing.T) {
 	t.Parallel()
 	d := &daemon{secrets: secrets{Redactor: secret.NewRedactor(secret.New("hunter2hunter2"))}}
 	for what, c := range map[string]struct{ text, next string }{
-		"a piece":            {"one hun", "ter2hunter2 two"},
-		"what was held back": {"h", "unter2hunter2 two"},
+		"a piece":           {"one hun", "ter2hunter2 two"},
+		"a held back piece": {"h", "unter2hunter2 two"},
 	} {
 		text, next := c.text, c.next
 		t.Run(what, func(t *testing.T) {

@@ -74,7 +74,7 @@ func TestDialStopped(t *testing.T) {
 	check(t, err)
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	check(t, l.Close())
-	for name, f := range map[string]Folder{"no folder": stale + "/none", "an empty folder": Folder(t.TempDir()), "a socket that nobody serves": stale} {
+	for name, f := range map[string]Folder{"no folder": stale + "/none", "an empty folder": Folder(t.TempDir()), "a socket without a server": stale} {
 		c, err := Dial(t.Context(), f)
 		if fault.KindOf(err) != fault.Precondition || !strings.Contains(fault.HintOf(err), "pyro workspace start") || c != nil {
 			t.Errorf("%s: %s, hint %q: %v", name, fault.KindOf(err), fault.HintOf(err), err)
