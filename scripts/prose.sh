@@ -1,14 +1,14 @@
 #!/bin/bash
-# prose.sh [FILE...]: checks the English of docs and Go comments. It also checks that their lines
-# have at most 100 columns. Without arguments it checks all docs and Go files. The rules are in
-# docs/style/pyro.
+# prose.sh [FILE...]: checks the English of docs and of comments in Go, TypeScript and Python. It
+# also checks that lines of docs and Go comments have at most 100 columns. Without arguments it
+# checks all these files. The rules are in docs/style/pyro.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if [ $# -gt 0 ]; then
 	files=("$@")
 else
-	mapfile -t files < <(git ls-files '*.md' '*.go' ':!internal/gen' ':!*.gen.go')
+	mapfile -t files < <(git ls-files '*.md' '*.go' '*.ts' '*.tsx' '*.py' ':!internal/gen' ':!*.gen.go' ':!web/src/api/schema.ts')
 fi
 
 failed=0
@@ -25,6 +25,7 @@ awk '
 	FILENAME ~ /\.md$/ && /^ *```/ { code = !code }
 	generated || code { next }
 	FILENAME ~ /\.md$/ && (/^ *\|/ || /\]\(|https?:/) { next }
+	FILENAME ~ /\.(ts|tsx|py)$/ { next }
 	FILENAME ~ /\.go$/ && (!/^[ \t]*\/\// || /^[ \t]*\/\/(go:|export|nolint)/ || /https?:/) { next }
 	width($0) > 100 { printf "%s:%d: %d columns, at most 100\n", FILENAME, FNR, width($0); bad = 1 }
 	END { exit bad }

@@ -58,7 +58,7 @@ const api = (method, path, data) => context.request.fetch(path, { method, data }
 let id;
 
 const besides = [];
-/** beside runs a step that mostly waits, in a page of its own, while the script goes on. */
+/** beside runs a step that mostly waits, in a page of its own, while the script continues. */
 async function beside(name, run) {
 	const other = await open({ storageState: await context.storageState() });
 	const done = step(name, () => run(other.page)).finally(() => other.context.close());
@@ -129,7 +129,7 @@ try {
 		await page.keyboard.type("echo seen by $((1 + 1))\r");
 		await watch.locator(".xterm-rows").filter({ hasText: "seen by 2" }).waitFor();
 		assert.ok(!(await watch.locator(".xterm-rows").innerText()).includes("not typed"), "a browser that watches has typed");
-		const told = page.getByText("You type in Terminal 1 in another window now").waitFor(); // it goes by itself
+		const told = page.getByText("You type in Terminal 1 in another window now").waitFor(); // it disappears after some time
 		await watch.getByRole("button", { name: "Type", exact: true }).click();
 		await told;
 		await watch.locator(".xterm-helper-textarea:focus").waitFor();
@@ -245,7 +245,7 @@ try {
 		await page.getByText("not saved").waitFor();
 		await page.keyboard.press("Control+s");
 		await page.getByText("roman.py saved").waitFor();
-		await page.getByRole("button", { name: "Dismiss" }).click(); // at once, because it also goes by itself
+		await page.getByRole("button", { name: "Dismiss" }).click(); // at once, because it also disappears after some time
 		const read = await context.request.post(`/v1/sandboxes/${id}/files/read`, { data: { path: "/srv/app/roman.py" } });
 		assert.match(await read.text(), /^# changed in the page\nimport sys/);
 		await check(page, "files");

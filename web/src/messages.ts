@@ -6,7 +6,7 @@ export interface Message {
 	id: number;
 	text: string;
 	bad?: boolean;
-	/** undo: the message has a button for it, and goes when nothing can be undone any more. */
+	/** undo: the message has a button for it, and disappears when it is too late to undo. */
 	undo?: () => void;
 }
 export const messages = signal<Message[]>([]);
@@ -67,7 +67,7 @@ export const hidden = (key: string) => deletions.value.some((d) => d.key === key
 /** finishDeletions deletes everything that could still be undone. */
 export const finishDeletions = () => Promise.all(deletions.value.map((d) => d.finish()));
 
-/** holdDeletions stops the time in which a deletion can be undone, or restarts it. */
+/** holdDeletions stops or restarts the time limit for undoing a deletion. */
 export const holdDeletions = (held: boolean) => deletions.value.forEach((d) => d.hold(held));
 
 beforeChanges(finishDeletions);

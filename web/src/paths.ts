@@ -8,7 +8,7 @@ export const inside = (dir: string, path: string) => path === dir || path.starts
 
 export const isFolder = (e: Entry) => e.type === "directory";
 const byName = new Intl.Collator(undefined, { numeric: true }).compare;
-/** sorted returns entries in the order in which the page shows them: folders first. */
+/** sorted returns entries in the order of the page: folders first. */
 export const sorted = (all: Entry[]) => [...all].sort((x, y) => Number(isFolder(y)) - Number(isFolder(x)) || byName(x.name, y.name));
 
 /** keyOf is the key of a path among the values of the page. */

@@ -142,7 +142,7 @@ export function PageHead({ title, sub, children }: { title: string; sub?: string
 }
 
 /**
- * Table shows rows. With loading it shows bones. With actions it has one more column, for buttons. On
+ * Table shows rows. With loading it shows placeholders. With actions it has one more column, for buttons. On
  * a phone, where the columns are below each other, each cell has the name of its column.
  */
 export function Table({ columns, actions, loading, children }: { columns: string[]; actions?: boolean; loading?: boolean; children: ComponentChildren }) {

@@ -36,7 +36,7 @@ const theme = {
 const encode = (text: string) => btoa(Array.from(new TextEncoder().encode(text), (b) => String.fromCharCode(b)).join(""));
 const decode = (data: string) => Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
 const mono = '"Geist Mono", ui-monospace, "SF Mono", "Cascadia Mono", Menlo, Consolas, monospace';
-const maxInput = 32 << 10; // characters of a frame, of which each has at most 4 bytes
+const maxInput = 32 << 10; // characters of a frame; each has at most 4 bytes
 
 const keys = [
 	["Esc", "\x1b"],
@@ -59,7 +59,7 @@ export interface Holder {
 	yours: boolean;
 	/** sameUser: it is this user, perhaps in another window. */
 	sameUser: boolean;
-	/** others is the number of other clients that have the terminal open. */
+	/** others is the number of other clients that use the terminal. */
 	others: number;
 }
 

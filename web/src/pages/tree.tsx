@@ -11,7 +11,7 @@ const shown = 500;
 /** above returns the folders above a folder. */
 const above = (dir: string): string[] => (dir === "/" ? [] : [...above(parent(dir)), parent(dir)]);
 
-/** Shared is what all folders of a tree know of it. */
+/** Shared contains the data that all folders of a tree use. */
 interface Shared {
 	id: string; // of the sandbox
 	dir: string; // the folder that the list beside the tree shows

@@ -1,4 +1,4 @@
-// What happened in a sandbox: changed files and snapshots, services, and the network.
+// The tabs of a sandbox with its changed files, snapshots, services and network.
 import { useState } from "preact/hooks";
 import { Camera, Copy, ExternalLink, FileDiff, Globe, Lock, RotateCcw, Link, Play, Plus, ScrollText, Square, Trash } from "lucide-preact";
 import { api, textOf, type Checkpoint, type NetworkRecord, type Port, type Sandbox, type Service } from "../api";
