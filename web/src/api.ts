@@ -71,19 +71,17 @@ export function beforeChanges(f: () => Promise<unknown>) {
 }
 
 /**
- * changes reports whether a request changes something. Deletions that the user could undo have
- * keepalive. They do not count, because other changes wait for them.
+ * newClient returns a client. passive: its requests have the header of requests that do not count as
+ * use. changes: its requests change something, so deletions that the user could undo end before them.
+ * These deletions have keepalive, and do not wait for themselves.
  */
-const changes = (r: Request, path: string) => r.method !== "GET" && !r.keepalive && !/\/files\/(list|read)$/.test(path);
-
-/** newClient returns a client. passive: it only looks, so its requests have the header for that. */
-function newClient(passive: boolean) {
+function newClient({ passive = false, changes = false }) {
 	const more = passive ? { "Pyro-Passive": "true" } : {};
 	const client = createClient<paths>({ headers: { Accept: "application/json", ...more }, credentials: "same-origin" });
 	client.use({
-		async onRequest({ request, schemaPath }) {
+		async onRequest({ request }) {
 			sessions.set(request, session);
-			if (!passive && changes(request, schemaPath)) await finishFirst();
+			if (changes && !request.keepalive) await finishFirst();
 		},
 		onError({ error }) {
 			if (error instanceof DOMException && error.name === "AbortError") return;
@@ -105,6 +103,9 @@ function newClient(passive: boolean) {
 
 /** body returns the body of an answer. The client throws an ApiError for answers without success. */
 const body = async <T>(answer: Promise<{ data?: T }>) => (await answer).data as Filled<T>;
+
+/** openSocket opens a WebSocket of a sandbox. path is what follows the ID. */
+export const openSocket = (id: string, path: string) => new WebSocket(`${location.origin.replace(/^http/, "ws")}/v1/sandboxes/${encodeURIComponent(id)}/${path}`);
 
 /** newRequestKey returns a key for a request: the server carries out repeats with this key once. */
 export const newRequestKey = () => crypto.randomUUID?.() ?? String(Math.random());
@@ -128,81 +129,84 @@ function sendForm(r: Request, form: FormData, sent?: (bytes: number) => void): P
 /** at returns the parameters of a path. */
 const at = <P extends object>(path: P) => ({ params: { path } });
 
-const apiOf = (client: ReturnType<typeof newClient>) => ({
-	me: () => body(client.GET("/v1/me")),
-	login: (email: string, password: string) => body(client.POST("/v1/auth/login", { body: { email, password } })),
-	loginByLink: (token: string) => body(client.POST("/v1/auth/link", { body: { token } })),
-	logout: () => body(client.POST("/v1/auth/logout")),
+type Client = ReturnType<typeof newClient>;
+/** apiOf returns the API. look only reads, which some POST requests do too. change does the rest. */
+const apiOf = (look: Pick<Client, "GET" | "POST">, change: Omit<Client, "GET">) => ({
+	me: () => body(look.GET("/v1/me")),
+	login: (email: string, password: string) => body(change.POST("/v1/auth/login", { body: { email, password } })),
+	loginByLink: (token: string) => body(change.POST("/v1/auth/link", { body: { token } })),
+	logout: () => body(change.POST("/v1/auth/logout")),
 	changePassword: (current_password: string | undefined, new_password: string, confirm_password: string) =>
-		body(client.POST("/v1/me/password", { body: { current_password, new_password, confirm_password } })),
-	teams: () => body(client.GET("/v1/teams")),
-	switchTeam: (team_id: string) => body(client.POST("/v1/auth/switch-team", { body: { team_id } })),
+		body(change.POST("/v1/me/password", { body: { current_password, new_password, confirm_password } })),
+	teams: () => body(look.GET("/v1/teams")),
+	switchTeam: (team_id: string) => body(change.POST("/v1/auth/switch-team", { body: { team_id } })),
 
-	sandboxes: () => body(client.GET("/v1/sandboxes")),
-	sandbox: (id: string) => body(client.GET("/v1/sandboxes/{id}", at({ id }))),
-	create: (b: NewSandbox, key: string) => body(client.POST("/v1/sandboxes", { params: { header: { "Idempotency-Key": key } }, body: b })),
-	pause: (id: string) => body(client.POST("/v1/sandboxes/{id}/pause", at({ id }))),
-	resume: (id: string) => body(client.POST("/v1/sandboxes/{id}/resume", at({ id }))),
+	sandboxes: () => body(look.GET("/v1/sandboxes")),
+	sandbox: (id: string) => body(look.GET("/v1/sandboxes/{id}", at({ id }))),
+	create: (b: NewSandbox, key: string) => body(change.POST("/v1/sandboxes", { params: { header: { "Idempotency-Key": key } }, body: b })),
+	pause: (id: string) => body(change.POST("/v1/sandboxes/{id}/pause", at({ id }))),
+	resume: (id: string) => body(change.POST("/v1/sandboxes/{id}/resume", at({ id }))),
 	// A request with keepalive continues when the page is closed.
-	remove: (id: string) => body(client.DELETE("/v1/sandboxes/{id}", { ...at({ id }), keepalive: true })),
-	processes: (id: string) => body(client.GET("/v1/sandboxes/{id}/processes", at({ id }))).then((r) => r.processes),
-	history: (id: string) => body(client.GET("/v1/sandboxes/{id}/history", at({ id }))).then((r) => r.entries),
+	remove: (id: string) => body(change.DELETE("/v1/sandboxes/{id}", { ...at({ id }), keepalive: true })),
+	processes: (id: string) => body(look.GET("/v1/sandboxes/{id}/processes", at({ id }))).then((r) => r.processes),
+	history: (id: string) => body(look.GET("/v1/sandboxes/{id}/history", at({ id }))).then((r) => r.entries),
 	kill: (id: string, selector: string, signal: "SIGTERM" | "SIGKILL") =>
-		body(client.DELETE("/v1/sandboxes/{id}/processes/{selector}", { params: { path: { id, selector }, query: { signal } } })),
-	metrics: (id: string, range: "10m" | "2h" | "24h") => body(client.GET("/v1/sandboxes/{id}/metrics", { params: { path: { id }, query: { range } } })).then((r) => r.points),
+		body(change.DELETE("/v1/sandboxes/{id}/processes/{selector}", { params: { path: { id, selector }, query: { signal } } })),
+	metrics: (id: string, range: "10m" | "2h" | "24h") => body(look.GET("/v1/sandboxes/{id}/metrics", { params: { path: { id }, query: { range } } })).then((r) => r.points),
 
 	fork: (id: string, f: Schemas["Fork"], key: string) =>
-		body(client.POST("/v1/sandboxes/{id}/fork", { params: { path: { id }, header: { "Idempotency-Key": key } }, body: f })),
-	diff: (id: string) => body(client.GET("/v1/sandboxes/{id}/diff", at({ id }))),
-	checkpoints: (id: string) => body(client.GET("/v1/sandboxes/{id}/checkpoints", at({ id }))).then((r) => r.snapshots),
-	newCheckpoint: (id: string, snapshot_name: string, full: boolean) => body(client.POST("/v1/sandboxes/{id}/checkpoints", { ...at({ id }), body: { snapshot_name, full } })),
-	removeCheckpoint: (id: string, name: string) => body(client.DELETE("/v1/sandboxes/{id}/checkpoints/{name}", at({ id, name }))),
-	reset: (id: string, snapshot: string) => body(client.POST("/v1/sandboxes/{id}/reset", { ...at({ id }), body: snapshot ? { snapshot } : {} })),
-	services: (id: string) => body(client.GET("/v1/sandboxes/{id}/services", at({ id }))).then((r) => r.services),
-	startService: (id: string, s: Schemas["PyroStartServiceRequest"]) => body(client.POST("/v1/sandboxes/{id}/services", { ...at({ id }), body: s })),
-	stopService: (id: string, name: string) => body(client.POST("/v1/sandboxes/{id}/services/{name}/stop", at({ id, name }))),
-	serviceLogs: (id: string, name: string) => body(client.GET("/v1/sandboxes/{id}/services/{name}/logs", at({ id, name }))),
-	servicePorts: (id: string) => body(client.GET("/v1/sandboxes/{id}/service-ports", at({ id }))).then((r) => r.ports),
-	port: (id: string, port: number) => body(client.GET("/v1/sandboxes/{id}/ports/{port}", at({ id, port }))),
-	setPort: (id: string, port: number, isPublic: boolean) => body(client.PUT("/v1/sandboxes/{id}/ports/{port}", { ...at({ id, port }), body: { public: isPublic } })),
-	resetPort: (id: string, port: number) => body(client.DELETE("/v1/sandboxes/{id}/ports/{port}", at({ id, port }))),
-	portLink: (id: string, port: number) => body(client.POST("/v1/sandboxes/{id}/ports/{port}/link", { ...at({ id, port }), body: {} })),
-	networkLog: (id: string) => body(client.GET("/v1/sandboxes/{id}/network-log", at({ id }))).then((r) => r.records),
-	egress: (id: string) => body(client.GET("/v1/sandboxes/{id}/egress", at({ id }))),
+		body(change.POST("/v1/sandboxes/{id}/fork", { params: { path: { id }, header: { "Idempotency-Key": key } }, body: f })),
+	diff: (id: string) => body(look.GET("/v1/sandboxes/{id}/diff", at({ id }))),
+	checkpoints: (id: string) => body(look.GET("/v1/sandboxes/{id}/checkpoints", at({ id }))).then((r) => r.snapshots),
+	newCheckpoint: (id: string, snapshot_name: string, full: boolean) => body(change.POST("/v1/sandboxes/{id}/checkpoints", { ...at({ id }), body: { snapshot_name, full } })),
+	removeCheckpoint: (id: string, name: string) => body(change.DELETE("/v1/sandboxes/{id}/checkpoints/{name}", at({ id, name }))),
+	reset: (id: string, snapshot: string) => body(change.POST("/v1/sandboxes/{id}/reset", { ...at({ id }), body: snapshot ? { snapshot } : {} })),
+	services: (id: string) => body(look.GET("/v1/sandboxes/{id}/services", at({ id }))).then((r) => r.services),
+	startService: (id: string, s: Schemas["PyroStartServiceRequest"]) => body(change.POST("/v1/sandboxes/{id}/services", { ...at({ id }), body: s })),
+	stopService: (id: string, name: string) => body(change.POST("/v1/sandboxes/{id}/services/{name}/stop", at({ id, name }))),
+	serviceLogs: (id: string, name: string) => body(look.GET("/v1/sandboxes/{id}/services/{name}/logs", at({ id, name }))),
+	servicePorts: (id: string) => body(look.GET("/v1/sandboxes/{id}/service-ports", at({ id }))).then((r) => r.ports),
+	port: (id: string, port: number) => body(look.GET("/v1/sandboxes/{id}/ports/{port}", at({ id, port }))),
+	setPort: (id: string, port: number, isPublic: boolean) => body(change.PUT("/v1/sandboxes/{id}/ports/{port}", { ...at({ id, port }), body: { public: isPublic } })),
+	resetPort: (id: string, port: number) => body(change.DELETE("/v1/sandboxes/{id}/ports/{port}", at({ id, port }))),
+	portLink: (id: string, port: number) => body(change.POST("/v1/sandboxes/{id}/ports/{port}/link", { ...at({ id, port }), body: {} })),
+	networkLog: (id: string) => body(look.GET("/v1/sandboxes/{id}/network-log", at({ id }))).then((r) => r.records),
+	egress: (id: string) => body(look.GET("/v1/sandboxes/{id}/egress", at({ id }))),
 
-	members: (id: string) => body(client.GET("/v1/teams/{id}/members", at({ id }))),
-	addMember: (id: string, email: string, role: Role) => body(client.POST("/v1/teams/{id}/members", { ...at({ id }), body: { email, role } })),
-	setRole: (id: string, uid: string, role: Role) => body(client.PATCH("/v1/teams/{id}/members/{uid}", { ...at({ id, uid }), body: { role } })),
-	removeMember: (id: string, uid: string) => body(client.DELETE("/v1/teams/{id}/members/{uid}", at({ id, uid }))),
-	audit: (last?: AuditPage) => body(client.GET("/v1/audit-logs", { params: { query: { limit: 50, before: last?.next_before, before_id: last?.next_before_id } } })),
-	quota: (id: string) => body(client.GET("/v1/teams/{id}/quotas", at({ id }))),
-	hosts: () => body(client.GET("/v1/hosts")),
+	members: (id: string) => body(look.GET("/v1/teams/{id}/members", at({ id }))),
+	addMember: (id: string, email: string, role: Role) => body(change.POST("/v1/teams/{id}/members", { ...at({ id }), body: { email, role } })),
+	setRole: (id: string, uid: string, role: Role) => body(change.PATCH("/v1/teams/{id}/members/{uid}", { ...at({ id, uid }), body: { role } })),
+	removeMember: (id: string, uid: string) => body(change.DELETE("/v1/teams/{id}/members/{uid}", at({ id, uid }))),
+	audit: (last?: AuditPage) => body(look.GET("/v1/audit-logs", { params: { query: { limit: 50, before: last?.next_before, before_id: last?.next_before_id } } })),
+	quota: (id: string) => body(look.GET("/v1/teams/{id}/quotas", at({ id }))),
+	hosts: () => body(look.GET("/v1/hosts")),
 
-	list: (id: string, path: string) => body(client.POST("/v1/sandboxes/{id}/files/list", { ...at({ id }), body: { path } })).then((r) => r.entries),
-	mkdir: (id: string, path: string) => body(client.POST("/v1/sandboxes/{id}/files/mkdir", { ...at({ id }), body: { path } })),
-	rm: (id: string, path: string) => body(client.POST("/v1/sandboxes/{id}/files/remove", { ...at({ id }), body: { path }, keepalive: true })),
-	rename: (id: string, old_path: string, new_path: string) => body(client.POST("/v1/sandboxes/{id}/files/rename", { ...at({ id }), body: { old_path, new_path } })),
+	list: (id: string, path: string) => body(look.POST("/v1/sandboxes/{id}/files/list", { ...at({ id }), body: { path } })).then((r) => r.entries),
+	mkdir: (id: string, path: string) => body(change.POST("/v1/sandboxes/{id}/files/mkdir", { ...at({ id }), body: { path } })),
+	rm: (id: string, path: string) => body(change.POST("/v1/sandboxes/{id}/files/remove", { ...at({ id }), body: { path }, keepalive: true })),
+	rename: (id: string, old_path: string, new_path: string) => body(change.POST("/v1/sandboxes/{id}/files/rename", { ...at({ id }), body: { old_path, new_path } })),
 	/** read returns an answer whose body is the file. */
 	read: (id: string, path: string, signal?: AbortSignal) =>
-		client.POST("/v1/sandboxes/{id}/files/read", { ...at({ id }), body: { path }, headers: { Accept: "*/*" }, parseAs: "stream", signal }).then((a) => a.response),
+		look.POST("/v1/sandboxes/{id}/files/read", { ...at({ id }), body: { path }, headers: { Accept: "*/*" }, parseAs: "stream", signal }).then((a) => a.response),
 	/** write writes a file. sent is called with the number of bytes that were sent until then. */
 	write: (id: string, path: string, content: Blob, options: { signal?: AbortSignal; sent?: (bytes: number) => void } = {}) => {
 		const form = new FormData();
 		form.append("path", path);
 		form.append("file", content, "file");
-		return body(client.POST("/v1/sandboxes/{id}/files/write", { ...at({ id }), body: form as never, signal: options.signal, fetch: (r: Request) => sendForm(r, form, options.sent) }));
+		return body(change.POST("/v1/sandboxes/{id}/files/write", { ...at({ id }), body: form as never, signal: options.signal, fetch: (r: Request) => sendForm(r, form, options.sent) }));
 	},
 
-	templates: () => body(client.GET("/v1/snapshots")),
-	newTemplate: (t: Schemas["Snapshots-createRequest"]) => body(client.POST("/v1/snapshots", { body: t })),
-	removeTemplate: (name: string) => body(client.DELETE("/v1/snapshots/{name}", at({ name }))),
+	templates: () => body(look.GET("/v1/snapshots")),
+	newTemplate: (t: Schemas["Snapshots-createRequest"]) => body(change.POST("/v1/snapshots", { body: t })),
+	removeTemplate: (name: string) => body(change.DELETE("/v1/snapshots/{name}", at({ name }))),
 
-	keys: () => body(client.GET("/v1/api-keys")),
-	newKey: (k: NewKey) => body(client.POST("/v1/api-keys", { body: k })),
-	removeKey: (id: string) => body(client.DELETE("/v1/api-keys/{id}", at({ id }))),
+	keys: () => body(look.GET("/v1/api-keys")),
+	newKey: (k: NewKey) => body(change.POST("/v1/api-keys", { body: k })),
+	removeKey: (id: string) => body(change.DELETE("/v1/api-keys/{id}", at({ id }))),
 });
 
 export type Api = ReturnType<typeof apiOf>;
-export const api: Api = apiOf(newClient(false));
+export const api: Api = apiOf(newClient({}), newClient({ changes: true }));
+const passive = newClient({ passive: true });
 /** passiveApi only looks: its requests do not count as use of a sandbox, and do not resume it. */
-export const passiveApi: Api = apiOf(newClient(true));
+export const passiveApi: Api = apiOf(passive, passive);

@@ -3,7 +3,9 @@
 // Browsers permit only six connections to a server, for all pages together.
 import { computed, effect, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
+import { openSocket } from "./api";
 import { loadMe, me, reload, reloadWhere } from "./data";
+import { Retry } from "./retry";
 
 interface Change {
 	type: string;
@@ -13,19 +15,17 @@ interface Change {
 
 const hiddenTime = 15_000; // until a hidden page closes its stream
 const gatherTime = 100; // changes often come several at once
-const firstDelay = 2_000;
-const lastDelay = 60_000;
+const newRetry = () => new Retry(2_000, 60_000);
 
 const loggedIn = computed(() => !!me.value);
 const shown = signal(document.visibilityState === "visible");
 
 let source: EventSource | undefined;
-let retry: ReturnType<typeof setTimeout> | undefined;
-let delay = firstDelay;
+const retry = newRetry();
 let lost = false;
 
 function close() {
-	clearTimeout(retry);
+	retry.stop();
 	source?.close();
 	source = undefined;
 }
@@ -34,7 +34,7 @@ function open() {
 	close();
 	const stream = (source = new EventSource("/v1/events"));
 	stream.addEventListener("ready", () => {
-		delay = firstDelay;
+		retry.tries = 0;
 		// Values that were loaded before this message may be older than the stream.
 		if (lost) void reload("");
 		else reloadWhere((key) => /^(sandboxes$|sandbox\/[^/]*$|keys$|members\/|quota\/)/.test(key));
@@ -46,8 +46,7 @@ function open() {
 		lost = true;
 		if (stream.readyState !== EventSource.CLOSED) return; // the browser connects again
 		close();
-		retry = setTimeout(open, delay);
-		delay = Math.min(delay * 2, lastDelay);
+		retry.again(open);
 		void loadMe().catch(() => {}); // the session may have ended
 	};
 }
@@ -55,7 +54,7 @@ function open() {
 effect(() => {
 	if (!loggedIn.value || !shown.value) return;
 	lost = false;
-	delay = firstDelay;
+	retry.tries = 0;
 	open();
 	return close;
 });
@@ -106,25 +105,21 @@ export function useActivity(id: string, running: boolean) {
 	const watches = running && shown.value;
 	useEffect(() => {
 		if (!watches) return;
-		let wait = firstDelay;
-		let again: ReturnType<typeof setTimeout>;
+		const retry = newRetry();
 		let socket: WebSocket;
 		const connect = () => {
-			socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/v1/sandboxes/${encodeURIComponent(id)}/watch`);
+			socket = openSocket(id, "watch");
 			// Values that were loaded before the first message may be older than it.
 			socket.onmessage = () => {
-				wait = firstDelay;
+				retry.tries = 0;
 				const one = `sandbox/${id}`;
 				reloadWhere((key) => key === one || (key.startsWith(`${one}/`) && !/^\/(history|diff|checkpoints|metrics)/.test(key.slice(one.length))));
 			};
-			socket.onclose = () => {
-				again = setTimeout(connect, wait);
-				wait = Math.min(wait * 2, lastDelay);
-			};
+			socket.onclose = () => retry.again(connect);
 		};
 		connect();
 		return () => {
-			clearTimeout(again);
+			retry.stop();
 			socket.onmessage = socket.onclose = null;
 			socket.close();
 		};

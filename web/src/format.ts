@@ -33,3 +33,6 @@ export const exact = (time: string | number | undefined) => (time ? new Date(tim
 export const cores = (n: number) => `${n} vCPU`;
 export const capital = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
 export const plural = (n: number, one: string, more = `${one}s`) => `${n} ${n === 1 ? one : more}`;
+
+/** decode returns the bytes of a text in base64. */
+export const decode = (text: string) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));

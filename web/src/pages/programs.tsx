@@ -1,9 +1,10 @@
 // Programs that run in the background of a sandbox, and their output.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { OctagonX, ScrollText } from "lucide-preact";
-import { api, ApiError, textOf, type Process } from "../api";
+import { api, ApiError, openSocket, textOf, type Process } from "../api";
 import { canWrite, reload, useData } from "../data";
-import { bytes } from "../format";
+import { bytes, decode } from "../format";
+import { Retry } from "../retry";
 import { ask, Bone, Button, Modal, Notice, Status, Table, useAction } from "../ui";
 
 const lineOf = (p: Process) => [p.cmd, ...p.args].join(" ");
@@ -91,8 +92,7 @@ function Output({ id, program: p, onClose }: { id: string; program: Process; onC
 		let unconfirmed = 0;
 		let drawing: ReturnType<typeof setTimeout> | undefined;
 		let socket: WebSocket;
-		let again: ReturnType<typeof setTimeout>;
-		let delay = 500;
+		const retry = new Retry(500, 30_000);
 		let over = false;
 		const draw = () => {
 			drawing = undefined;
@@ -121,12 +121,12 @@ function Output({ id, program: p, onClose }: { id: string; program: Process; onC
 			drawing ??= setTimeout(draw, drawTime);
 		};
 		const hear = (kind: "stdout" | "stderr", m: { data: string; encoding?: string; offset: number }) => {
-			const binary = m.encoding === "base64" && atob(m.data);
-			const length = binary ? binary.length : new TextEncoder().encode(m.data).length;
+			const binary = m.encoding === "base64" ? decode(m.data) : undefined;
+			const length = (binary ?? new TextEncoder().encode(m.data)).length;
 			if (m.offset > next[kind]) add("gap", `[${bytes(m.offset - next[kind])} of output skipped]\n`);
 			next[kind] = m.offset + length;
 			unconfirmed += length;
-			const text = rest[kind] + (binary ? new TextDecoder().decode(Uint8Array.from(binary, (c) => c.charCodeAt(0))) : m.data);
+			const text = rest[kind] + (binary ? new TextDecoder().decode(binary) : m.data);
 			rest[kind] = cut.exec(text)?.[0] ?? "";
 			const whole = text.slice(0, text.length - rest[kind].length);
 			add(kind, whole.replace(sequences, "").replace(/\r\n?/g, "\n"));
@@ -137,13 +137,12 @@ function Output({ id, program: p, onClose }: { id: string; program: Process; onC
 			void reload(`sandbox/${id}/processes`);
 		};
 		const connect = () => {
-			const where = `/v1/sandboxes/${encodeURIComponent(id)}/processes/${p.pid}/stream?stdout_offset=${next.stdout}&stderr_offset=${next.stderr}&window=${pageWindow}`;
 			unconfirmed = 0;
-			socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}${where}`);
+			socket = openSocket(id, `processes/${p.pid}/stream?stdout_offset=${next.stdout}&stderr_offset=${next.stderr}&window=${pageWindow}`);
 			socket.onmessage = (e) => {
 				const m = JSON.parse(e.data);
 				setLost(false);
-				delay = 500;
+				retry.tries = 0;
 				if (m.type === "stdout" || m.type === "stderr") hear(m.type, m);
 				else if (m.type === "exit") finish(m.exit_code, m.error ?? "");
 				else if (m.type === "error" && m.code !== "host_unavailable") finish(undefined, textOf(new ApiError(0, m.code, m.data, m.hint)));
@@ -151,14 +150,13 @@ function Output({ id, program: p, onClose }: { id: string; program: Process; onC
 			socket.onclose = () => {
 				if (over) return;
 				setLost(true);
-				again = setTimeout(connect, delay);
-				delay = Math.min(delay * 2, 30_000);
+				retry.again(connect);
 			};
 		};
 		connect();
 		return () => {
 			over = true;
-			clearTimeout(again);
+			retry.stop();
 			clearTimeout(drawing);
 			socket.onmessage = null;
 			socket.close();

@@ -3,8 +3,10 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { Terminal } from "@xterm/xterm";
 import { FitAddon } from "@xterm/addon-fit";
 import "@xterm/xterm/css/xterm.css";
-import { bytes } from "../format";
+import { openSocket } from "../api";
+import { bytes, decode } from "../format";
 import { toast } from "../messages";
+import { Retry } from "../retry";
 import { adoptStyles } from "../styles";
 
 adoptStyles();
@@ -34,7 +36,6 @@ const theme = {
 };
 
 const encode = (text: string) => btoa(Array.from(new TextEncoder().encode(text), (b) => String.fromCharCode(b)).join(""));
-const decode = (data: string) => Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
 const mono = '"Geist Mono", ui-monospace, "SF Mono", "Cascadia Mono", Menlo, Consolas, monospace';
 const maxInput = 32 << 10; // characters of a frame; each has at most 4 bytes
 
@@ -128,13 +129,12 @@ export function View({ id, tab, shown, onChange, onReady }: Props) {
 		let holder: Holder | undefined; // of this connection
 		let asked = false; // to hold the terminal
 		let socket: WebSocket | undefined;
-		let tries = 0;
+		const retry = new Retry(300, 10_000);
 		let over = false;
-		let timer: ReturnType<typeof setTimeout> | undefined;
 
 		const connect = () => {
 			setState("connecting");
-			const s = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/v1/sandboxes/${encodeURIComponent(id)}/pty`);
+			const s = openSocket(id, "pty");
 			socket = s;
 			s.onopen = () => {
 				f.fit();
@@ -148,7 +148,7 @@ export function View({ id, tab, shown, onChange, onReady }: Props) {
 				const m = JSON.parse(e.data);
 				switch (m.type) {
 					case "started":
-						tries = 0;
+						retry.tries = 0;
 						setState("open");
 						started = true;
 						if (now.current.shown) t.focus();
@@ -177,13 +177,13 @@ export function View({ id, tab, shown, onChange, onReady }: Props) {
 							s.onclose = null;
 							s.close();
 							connect();
-						} else if (m.fatal && m.code === "not_found" && !started && tag.startsWith("term-") && tries++ < 3) {
+						} else if (m.fatal && m.code === "not_found" && !started && tag.startsWith("term-") && retry.tries++ < 3) {
 							exists = false; // its shell has ended
 							s.onclose = null;
 							s.close();
 							connect();
 						} else if (m.fatal && m.code === "not_found" && started) finish();
-						else if (m.fatal && (tries > 4 || m.code === "invalid_request")) {
+						else if (m.fatal && (retry.tries > 4 || m.code === "invalid_request")) {
 							toast(m.data || "The terminal failed", true);
 							finish();
 						} else if (!m.fatal) toast(m.data, true);
@@ -192,7 +192,7 @@ export function View({ id, tab, shown, onChange, onReady }: Props) {
 			s.onclose = () => {
 				if (over || socket !== s) return;
 				setState("lost");
-				timer = setTimeout(connect, Math.min(10000, 300 * 2 ** tries++));
+				retry.again(connect);
 			};
 		};
 		/** hear handles the message of the server that names the holder. */
@@ -253,7 +253,7 @@ export function View({ id, tab, shown, onChange, onReady }: Props) {
 		size.observe(host.current!);
 		const online = () => {
 			if (over || socket?.readyState === WebSocket.OPEN || socket?.readyState === WebSocket.CONNECTING) return;
-			clearTimeout(timer);
+			retry.stop();
 			connect();
 		};
 		addEventListener("online", online);
@@ -270,7 +270,7 @@ export function View({ id, tab, shown, onChange, onReady }: Props) {
 			});
 		return () => {
 			over = true;
-			clearTimeout(timer);
+			retry.stop();
 			clearTimeout(waiting);
 			removeEventListener("online", online);
 			size.disconnect();
