@@ -37,6 +37,7 @@ const (
 type Shell struct {
 	WorkspaceID   string        `json:"workspace_id"`
 	ShellID       string        `json:"shell_id"`
+	Tag           string        `json:"tag,omitempty"` // the name that "pyro serve" or pty-mcp gave the shell, or empty
 	State         ShellState    `json:"state"`
 	Cwd           string        `json:"cwd"` // initial working directory
 	Cols          int           `json:"cols"`
@@ -51,7 +52,7 @@ type Shell struct {
 
 func newShell(id string, spec store.Spec, s workspace.Shell) Shell {
 	r := Shell{
-		WorkspaceID: id, ShellID: s.ID, State: ShellRunning, Cwd: s.Cwd, Cols: s.Cols, Rows: s.Rows, OpenedAt: s.OpenedAt, EndedAt: moment(s.EndedAt),
+		WorkspaceID: id, ShellID: s.ID, Tag: s.Tag, State: ShellRunning, Cwd: s.Cwd, Cols: s.Cols, Rows: s.Rows, OpenedAt: s.OpenedAt, EndedAt: moment(s.EndedAt),
 		Broken: s.Broken, OutputBytes: s.OutputBytes,
 	}
 	r.ExecutionMode, _, _ = modeOf(spec)

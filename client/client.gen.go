@@ -1519,6 +1519,22 @@ type Template struct {
 // TemplateType snapshot: has processes, which continue in each new sandbox; base: has only files
 type TemplateType string
 
+// Terminal defines model for Terminal.
+type Terminal struct {
+	Cols     int64     `json:"cols"`
+	OpenedAt time.Time `json:"opened_at"`
+	Rows     int64     `json:"rows"`
+
+	// Tag The name to connect to it
+	Tag string `json:"tag"`
+}
+
+// Terminals defines model for Terminals.
+type Terminals struct {
+	// Terminals The oldest first
+	Terminals *[]Terminal `json:"terminals"`
+}
+
 // Usage defines model for Usage.
 type Usage struct {
 	From   string        `json:"from"`
@@ -2379,6 +2395,11 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/sandboxes/{id}/summary (the `SandboxesSummary` operationId).
 	SandboxesSummary(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SandboxesTerminals List the running terminals, also those that agents opened
+	//
+	// Corresponds with GET /v1/sandboxes/{id}/terminals (the `SandboxesTerminals` operationId).
+	SandboxesTerminals(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SandboxesWatch Watch the status and the last use of a sandbox over a WebSocket
 	//
@@ -3931,6 +3952,21 @@ func (c *Client) SandboxesServicesStop(ctx context.Context, id string, name stri
 // Corresponds with GET /v1/sandboxes/{id}/summary (the `SandboxesSummary` operationId).
 func (c *Client) SandboxesSummary(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSandboxesSummaryRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SandboxesTerminals List the running terminals, also those that agents opened
+//
+// Corresponds with GET /v1/sandboxes/{id}/terminals (the `SandboxesTerminals` operationId).
+func (c *Client) SandboxesTerminals(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSandboxesTerminalsRequest(c.Server, id)
 	if err != nil {
 		return nil, err
 	}
@@ -7227,6 +7263,40 @@ func NewSandboxesSummaryRequest(server string, id string) (*http.Request, error)
 	return req, nil
 }
 
+// NewSandboxesTerminalsRequest constructs an http.Request for the SandboxesTerminals method
+func NewSandboxesTerminalsRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/sandboxes/%s/terminals", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewSandboxesWatchRequest constructs an http.Request for the SandboxesWatch method
 func NewSandboxesWatchRequest(server string, id string) (*http.Request, error) {
 	var err error
@@ -8639,6 +8709,13 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/sandboxes/{id}/summary (the `SandboxesSummary` operationId).
 	SandboxesSummaryWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*SandboxesSummaryResponse, error)
+
+	// SandboxesTerminalsWithResponse List the running terminals, also those that agents opened
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/sandboxes/{id}/terminals (the `SandboxesTerminals` operationId).
+	SandboxesTerminalsWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*SandboxesTerminalsResponse, error)
 
 	// SandboxesWatchWithResponse Watch the status and the last use of a sandbox over a WebSocket
 	//
@@ -11838,6 +11915,54 @@ func (r SandboxesSummaryResponse) ContentType() string {
 	return ""
 }
 
+type SandboxesTerminalsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Terminals
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r SandboxesTerminalsResponse) GetJSON200() *Terminals {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r SandboxesTerminalsResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r SandboxesTerminalsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r SandboxesTerminalsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r SandboxesTerminalsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r SandboxesTerminalsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type SandboxesWatchResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -13802,6 +13927,19 @@ func (c *ClientWithResponses) SandboxesSummaryWithResponse(ctx context.Context, 
 		return nil, err
 	}
 	return ParseSandboxesSummaryResponse(rsp)
+}
+
+// SandboxesTerminalsWithResponse List the running terminals, also those that agents opened
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/sandboxes/{id}/terminals (the `SandboxesTerminals` operationId).
+func (c *ClientWithResponses) SandboxesTerminalsWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*SandboxesTerminalsResponse, error) {
+	rsp, err := c.SandboxesTerminals(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSandboxesTerminalsResponse(rsp)
 }
 
 // SandboxesWatchWithResponse Watch the status and the last use of a sandbox over a WebSocket
@@ -16246,6 +16384,39 @@ func ParseSandboxesSummaryResponse(rsp *http.Response) (*SandboxesSummaryRespons
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest PyroWorkspaceActivity
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseSandboxesTerminalsResponse parses an HTTP response from a SandboxesTerminalsWithResponse call
+func ParseSandboxesTerminalsResponse(rsp *http.Response) (*SandboxesTerminalsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &SandboxesTerminalsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Terminals
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

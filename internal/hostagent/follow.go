@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -53,8 +54,9 @@ func openTagged(ctx context.Context, m Machine, tag, prefix string, c program.Co
 	return shell, err
 }
 
-// findTagged returns the program with a tag. It fails if inBackground is set and the program is on
-// a terminal. It also fails if inBackground is not set and the program is in the background.
+// findTagged returns the program with a tag. A terminal without a tag has its ID as its tag.
+// findTagged fails if inBackground is set and the program is on a terminal. It also fails if
+// inBackground is not set and the program is in the background.
 func findTagged(ctx context.Context, m Machine, tag string, inBackground bool) (workspace.Shell, error) {
 	if tag == "" {
 		return workspace.Shell{}, fault.Newf(fault.Invalid, "tag is missing")
@@ -63,6 +65,10 @@ func findTagged(ctx context.Context, m Machine, tag string, inBackground bool) (
 		return workspace.Shell{}, err
 	}
 	all, err := m.Tagged(ctx, tag)
+	if err == nil && len(all) == 0 {
+		all, err = m.Tagged(ctx, "")
+		all = slices.DeleteFunc(all, func(s workspace.Shell) bool { return s.InBackground() || s.Tag != "" || s.ID != tag })
+	}
 	switch {
 	case err != nil:
 		return workspace.Shell{}, err
@@ -73,6 +79,7 @@ func findTagged(ctx context.Context, m Machine, tag string, inBackground bool) (
 	case !all[0].InBackground() && inBackground:
 		return workspace.Shell{}, fault.Newf(fault.Precondition, "the program with the tag %q is on a terminal", tag).WithHint("call PtyAttach without cmd, or PtyKill")
 	}
+	all[0].Tag = tag
 	return all[0], nil
 }
 

@@ -119,6 +119,28 @@ func TestTerminalOutlivesClient(t *testing.T) {
 	}
 }
 
+// TestShellWithoutTag checks that clients attach to a shell of an agent by its ID.
+func TestShellWithoutTag(t *testing.T) {
+	f := newFakes()
+	a := open(t, t.TempDir(), f, Limits{})
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
+	c := dial(t, serve(t, a, ServeOptions{}))["grpc"]
+	attach(t, c, &pb.PtyAttachRequest{SandboxId: "x", Tag: "one", Cmd: "sh"})
+	s := f.shell("one")
+	s.mu.Lock()
+	id := s.is.ID
+	s.is.Tag = ""
+	s.mu.Unlock()
+	s.out.Write([]byte("printed"))
+	u, started := attach(t, c, &pb.PtyAttachRequest{SandboxId: "x", Tag: id})
+	if seen := u.until("printed"); started.Tag != id || seen != "printed" {
+		t.Errorf("got the tag %q and the output %q", started.Tag, seen)
+	}
+	if _, err := c.PtySendInput(t.Context(), connect.NewRequest(&pb.PtySendInputRequest{SandboxId: "x", Tag: id, Data: []byte("typed")})); err != nil || s.typed != "typed" {
+		t.Errorf("it was typed %q, %v", s.typed, err)
+	}
+}
+
 // TestSlowReader checks that a client that does not read does not delay another client.
 func TestSlowReader(t *testing.T) {
 	f := newFakes()

@@ -34,6 +34,10 @@ func results(sandbox string) map[string]any {
 		"status_workspace": pyro.Workspace{WorkspaceID: sandbox, State: pyro.StateStarted, Environment: "debian:12", VCPUCount: 1, MemMiB: 512, Labels: map[string]string{},
 			NetworkPolicy: pyro.NetworkEgress, Network: &pyro.NetworkInfo{EgressAllow: []string{"example.com"}}},
 		"start_service": service, "stop_service": plain, "status_service": service,
+		"list_shells": pyro.WorkspaceShells{WorkspaceID: sandbox, Count: 3, Shells: []pyro.Shell{
+			{ShellID: "sh-1", Tag: "agent", State: pyro.ShellRunning, Cols: 80, Rows: 24, OpenedAt: now},
+			{ShellID: "sh-2", State: pyro.ShellRunning, Cols: 120, Rows: 30, OpenedAt: now}, {ShellID: "sh-3", State: pyro.ShellStopped},
+		}},
 		"list_services":         pyro.WorkspaceServices{WorkspaceID: sandbox, Count: 2, Services: []pyro.Service{plain, service}},
 		"logs_service":          pyro.ServiceLogs{WorkspaceID: sandbox, ServiceName: "web", StdoutEncoding: pyro.UTF8, StderrEncoding: pyro.UTF8},
 		"summarize_workspace":   pyro.WorkspaceActivity{WorkspaceID: sandbox, Labels: map[string]string{}},
@@ -74,6 +78,7 @@ func TestOperations(t *testing.T) {
 		{"POST", "/checkpoints", map[string]any{"snapshot_name": "c", "full": true}, 201, "create_snapshot", `{"full":true,"snapshot_name":"c"}`},
 		{"DELETE", "/checkpoints/c", nil, 200, "delete_snapshot", `{"snapshot_name":"c"}`},
 		{"POST", "/reset", map[string]any{"snapshot": "c"}, 200, "reset_workspace", `{"snapshot":"c"}`},
+		{"GET", "/terminals", nil, 200, "list_shells", `{}`},
 		{"GET", "/services", nil, 200, "list_services", `{}`},
 		{"POST", "/services", map[string]any{"service_name": "web", "command": "serve", "readiness": map[string]any{"type": "tcp", "target": "80"}}, 201, "start_service",
 			`{"command":"serve","readiness":{"type":"tcp","target":"80"},"service_name":"web"}`},
@@ -110,6 +115,11 @@ func TestOperations(t *testing.T) {
 	w.call("read", "GET", "/v1/sandboxes/"+id+"/service-ports", nil, &ports)
 	if fmt.Sprint(ports.Ports) != "[{8000 web running}]" {
 		t.Errorf("got %v", ports)
+	}
+	var all Terminals
+	w.call("read", "GET", "/v1/sandboxes/"+id+"/terminals", nil, &all)
+	if len(all.Terminals) != 2 || all.Terminals[0].Tag != "agent" || all.Terminals[1].Tag != "sh-2" || all.Terminals[1].Cols != 120 {
+		t.Errorf("got %+v", all.Terminals)
 	}
 	var e Egress
 	w.call("read", "GET", "/v1/sandboxes/"+id+"/egress", nil, &e)

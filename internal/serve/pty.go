@@ -1,13 +1,17 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"net/http"
 	"sync"
+	"time"
 
 	"connectrpc.com/connect"
+	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/pyro-mcp/pyro"
 	"github.com/pyro-mcp/pyro/internal/control"
 	"github.com/pyro-mcp/pyro/internal/control/store"
 	"github.com/pyro-mcp/pyro/internal/fault"
@@ -21,7 +25,34 @@ const (
 	findShell    = "[ -x /bin/bash ] && exec /bin/bash; exec /bin/sh"
 )
 
+// Terminal describes a program on a terminal.
+type Terminal struct {
+	Tag      string    `json:"tag" doc:"The name to connect to it"`
+	Cols     int       `json:"cols"`
+	Rows     int       `json:"rows"`
+	OpenedAt time.Time `json:"opened_at"`
+}
+
+// Terminals lists the running terminals.
+type Terminals struct {
+	Terminals []Terminal `json:"terminals" doc:"The oldest first"`
+}
+
 func (s *Server) bindPty(base string) {
+	huma.Register(s.api, operation(http.MethodGet, "/v1/"+base+"/{id}/terminals", base+"-terminals", "List the running terminals, also those that agents opened", store.RoleViewer),
+		func(ctx context.Context, in *ByID) (*body[Terminals], error) {
+			found, err := callOperation[struct{}, pyro.WorkspaceShells](ctx, s, in.ID, "list_shells", false, struct{}{})
+			if err != nil {
+				return nil, err
+			}
+			all := Terminals{[]Terminal{}}
+			for _, t := range found.Shells {
+				if t.State == pyro.ShellRunning {
+					all.Terminals = append(all.Terminals, Terminal{cmp.Or(t.Tag, t.ShellID), t.Cols, t.Rows, t.OpenedAt})
+				}
+			}
+			return &body[Terminals]{all}, nil
+		})
 	bindSocket(s, operation(http.MethodGet, "/v1/"+base+"/{id}/pty", base+"-pty", "Open a terminal over a WebSocket, or connect to one again", store.RoleMember),
 		func(in *ByID) string { return in.ID }, s.pty)
 }

@@ -195,6 +195,33 @@ try {
 		await page.locator(".xterm-helper-textarea:focus").waitFor();
 	});
 
+	await step("a terminal that a program opened", async () => {
+		await page.evaluate(
+			(path) =>
+				new Promise((ready) => {
+					const socket = (window.agent = new WebSocket(`ws://${location.host}${path}`));
+					socket.onopen = () => socket.send(JSON.stringify({ type: "start", tag: "agent", cmd: "cat" }));
+					socket.onmessage = (e) => JSON.parse(e.data).type === "started" && ready();
+				}),
+			`/v1/sandboxes/${id}/pty`,
+		);
+		await page.getByRole("button", { name: "1 other terminal" }).click(); // it is a use of the sandbox, so the page loads the list
+		await check(page, "other terminals");
+		await page.getByRole("button", { name: /^agent/ }).click();
+		await page.getByText("You only watch.").waitFor();
+		await page.getByRole("button", { name: "Type", exact: true }).click();
+		await page.locator(".xterm-helper-textarea:focus").waitFor({ state: "attached" });
+		await page.keyboard.type("hello agent\r");
+		await page.getByRole("tabpanel", { name: "agent" }).locator(".xterm-rows").filter({ hasText: "hello agent" }).waitFor();
+		await page.getByRole("button", { name: "Close agent" }).click();
+		await page.getByRole("button", { name: "Close terminal", exact: true }).click();
+		await page.getByRole("tab", { name: "agent" }).waitFor({ state: "detached" });
+		await page.getByRole("tab", { name: "Terminal 1" }).and(page.locator(":focus")).waitFor();
+		await page.getByRole("button", { name: "1 other terminal" }).waitFor({ state: "detached" });
+		await page.evaluate(() => window.agent.close());
+		await page.locator(".xterm-helper-textarea").focus();
+	});
+
 	await step("a terminal that prints much", async () => {
 		let unconfirmed = 0;
 		let most = 0;
@@ -689,6 +716,7 @@ try {
 		await api("DELETE", `/v1/sandboxes/${from}`);
 		await page.getByRole("button", { name: "Delete template" }).click();
 		await page.getByRole("heading", { name: "No templates yet" }).waitFor();
+		await page.getByRole("link", { name: "Go to the sandboxes" }).and(page.locator(":focus")).waitFor();
 	});
 
 	await step("members, usage and audit log", async () => {
@@ -738,6 +766,7 @@ try {
 		await page.getByRole("button", { name: `Delete ${payload}` }).click();
 		await page.getByRole("button", { name: "Delete key" }).click();
 		await page.getByRole("cell", { name: payload, exact: true }).waitFor({ state: "detached" });
+		await page.getByRole("button", { name: /^Delete / }).and(page.locator(":focus")).waitFor(); // in another row
 	});
 
 	await step("switch to another team", async () => {
@@ -863,6 +892,7 @@ try {
 		await page.getByRole("button", { name: "More actions for fix-parser", exact: true }).click();
 		await page.getByRole("button", { name: "Delete", exact: true }).click();
 		await link.waitFor({ state: "detached" });
+		await page.getByRole("button", { name: /^More actions for / }).and(page.locator(":focus")).waitFor(); // in another row
 		await page.mouse.move(0, 0); // the pointer would stop the time for undo
 	});
 

@@ -149,6 +149,7 @@ const apiOf = (look: Pick<Client, "GET" | "POST">, change: Omit<Client, "GET">) 
 	// A request with keepalive continues when the page is closed.
 	remove: (id: string) => body(change.DELETE("/v1/sandboxes/{id}", { ...at({ id }), keepalive: true })),
 	processes: (id: string) => body(look.GET("/v1/sandboxes/{id}/processes", at({ id }))).then((r) => r.processes),
+	terminals: (id: string) => body(look.GET("/v1/sandboxes/{id}/terminals", at({ id }))).then((r) => r.terminals),
 	history: (id: string) => body(look.GET("/v1/sandboxes/{id}/history", at({ id }))).then((r) => r.entries),
 	kill: (id: string, selector: string, signal: "SIGTERM" | "SIGKILL") =>
 		body(change.DELETE("/v1/sandboxes/{id}/processes/{selector}", { params: { path: { id, selector }, query: { signal } } })),

@@ -318,7 +318,7 @@ interface Question {
 }
 const question = signal<Question | null>(null);
 
-/** ask shows a question with a button that does something. It returns whether it was done. */
+/** ask shows a question with a button that does something. When it is gone, ask returns whether that was done. */
 export function ask(q: Omit<Question, "answer">): Promise<boolean> {
 	return new Promise((answer) => (question.value = { ...q, answer }));
 }
@@ -331,9 +331,11 @@ export function Questions() {
 }
 
 function Asked({ q }: { q: Question }) {
+	const done = useRef(false);
+	useEffect(() => () => q.answer(done.current), []);
 	const close = (yes: boolean) => {
+		done.current = yes;
 		question.value = null;
-		q.answer(yes);
 	};
 	const submit = async () => {
 		await q.run();
@@ -346,8 +348,8 @@ function Asked({ q }: { q: Question }) {
 	);
 }
 
-/** Menu is a button that opens a list of actions. */
-export function Menu({ label, icon, children, small }: { label: string; icon: LucideIcon; children: ComponentChildren; small?: boolean }) {
+/** Menu is a button that opens a list of actions. worded: the button shows its label too. */
+export function Menu({ label, icon, worded, children, small }: { label: string; icon: LucideIcon; worded?: boolean; children: ComponentChildren; small?: boolean }) {
 	const id = useId().replace(/[^a-z0-9]/gi, "");
 	const ref = useRef<HTMLDivElement>(null);
 	const place = (e: { currentTarget: EventTarget | null; newState: string }) => {
@@ -356,7 +358,7 @@ export function Menu({ label, icon, children, small }: { label: string; icon: Lu
 		const at = document.getElementById(`b${id}`)!.getBoundingClientRect();
 		const width = Math.max(180, menu.offsetWidth);
 		const below = at.bottom + 4 + menu.offsetHeight < innerHeight;
-		menu.style.top = `${scrollY + (below ? at.bottom + 4 : at.top - 4 - menu.offsetHeight)}px`;
+		menu.style.top = `${scrollY + (below ? at.bottom + 4 : Math.max(8, at.top - 4 - menu.offsetHeight))}px`;
 		menu.style.left = `${Math.max(8, at.right - width)}px`;
 		menu.querySelector<HTMLElement>("button:not(:disabled), a")?.focus();
 	};
@@ -369,7 +371,9 @@ export function Menu({ label, icon, children, small }: { label: string; icon: Lu
 	};
 	return (
 		<>
-			<Button id={`b${id}`} kind="quiet" small={small} icon={icon} label={label} popovertarget={id} />
+			<Button id={`b${id}`} kind="quiet" small={small} icon={icon} label={label} popovertarget={id}>
+				{worded ? label : undefined}
+			</Button>
 			<div id={id} ref={ref} class="menu" popover="auto" onToggle={place} onKeyDown={move} onClick={() => ref.current?.hidePopover()}>
 				{children}
 			</div>

@@ -73,7 +73,7 @@ export interface Tab {
 	holder?: Holder;
 }
 
-export const nameOf = (t: Tab) => t.tag.replace(/^term-(\d+)$/, "Terminal $1");
+export const nameOf = (t: { tag: string }) => t.tag.replace(/^term-(\d+)$/, "Terminal $1");
 const whoOf = (h: Holder) => (h.sameUser ? "You" : h.key ? `The API key ${h.name}` : h.name);
 
 /** Controls are functions of a terminal for the bar above it. */
@@ -87,12 +87,14 @@ interface Props {
 	id: string;
 	tab: Tab;
 	shown: boolean;
+	/** takesFocus: it gets the focus when it is shown. */
+	takesFocus: boolean;
 	onChange: (to: Partial<Tab>) => void;
 	onReady: (c: Controls) => void;
 }
 
 /** View is one terminal. It connects again when the connection is lost, and continues where it was. */
-export function View({ id, tab, shown, onChange, onReady }: Props) {
+export function View({ id, tab, shown, takesFocus, onChange, onReady }: Props) {
 	const typing = !!tab.holder?.yours;
 	const host = useRef<HTMLDivElement>(null);
 	const term = useRef<Terminal>();
@@ -283,7 +285,7 @@ export function View({ id, tab, shown, onChange, onReady }: Props) {
 		if (!term.current || !shown) return;
 		fit.current?.fit();
 		if (typing) send.current({ type: "resize", cols: term.current.cols, rows: term.current.rows });
-		if (state === "open") term.current.focus();
+		if (state === "open" && takesFocus) term.current.focus();
 	}, [shown]);
 
 	const h = tab.holder;

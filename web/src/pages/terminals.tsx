@@ -1,9 +1,9 @@
-import { useEffect, useRef, useState } from "preact/hooks";
-import { Eye, Keyboard, Plus, SquareTerminal, Users, X } from "lucide-preact";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { Eye, Keyboard, List, Plus, SquareTerminal, Users, X } from "lucide-preact";
 import type { Sandbox } from "../api";
-import { canWrite } from "../data";
-import { plural } from "../format";
-import { ask, Button, Empty } from "../ui";
+import { canWrite, useData } from "../data";
+import { ago, plural } from "../format";
+import { ask, Button, Empty, Menu } from "../ui";
 import { type Controls, nameOf, type Tab, View } from "./terminal";
 
 /**
@@ -33,6 +33,8 @@ export function Terminals({ box: b }: { box: Sandbox }) {
 	const [tabs, setTabs] = useState(() => stored(b.id));
 	const [at, setAt] = useState(tabs[0]?.tag ?? "");
 	const controls = useRef(new Map<string, Controls>());
+	const { value: all } = useData(`sandbox/${b.id}/terminals`, (api) => api.terminals(b.id));
+	const others = canWrite.value && tabs.length < maxTabs ? (all?.filter((t) => !tabs.some((o) => o.tag === t.tag)) ?? []) : [];
 
 	useEffect(() => {
 		try {
@@ -40,41 +42,55 @@ export function Terminals({ box: b }: { box: Sandbox }) {
 		} catch {} // the page then opens with the first terminal
 	}, [tabs]);
 
+	// After a terminal was closed, the tab of the next one gets the focus.
+	const [closed, setClosed] = useState(false);
+	const bar = useRef<HTMLDivElement>(null);
+	useLayoutEffect(() => {
+		if (closed) bar.current!.querySelector<HTMLElement>("[aria-selected=true], .new")?.focus();
+	}, [tabs.length]);
+	const show = (tag: string) => {
+		setClosed(false);
+		setAt(tag);
+	};
+
 	const open = () => {
 		let n = 1;
 		while (tabs.some((t) => t.tag === tagOf(n))) n++;
 		setTabs([...tabs, { tag: tagOf(n), mine: false, wants: true }]);
-		setAt(tagOf(n));
+		show(tagOf(n));
+	};
+	const watch = (tag: string) => {
+		setTabs([...tabs, { tag, mine: false, wants: false }]);
+		show(tag);
 	};
 	const change = (tag: string, to: Partial<Tab>) => setTabs((all) => all.map((t) => (t.tag === tag ? { ...t, ...to } : t)));
 	const drop = (tag: string) => {
-		const left = tabs.filter((t) => t.tag !== tag);
-		setTabs(left);
-		if (at === tag) setAt(left.at(-1)?.tag ?? "");
+		const i = tabs.findIndex((t) => t.tag === tag);
+		setTabs((all) => all.filter((t) => t.tag !== tag));
+		setClosed(true);
+		setAt((tabs[i + 1] ?? tabs[i - 1])?.tag ?? "");
 	};
-	const close = (t: Tab) => {
-		if (t.ended || !t.mine || !t.holder?.yours) return drop(t.tag); // only the holder ends it
-		void ask({
+	const close = async (t: Tab) => {
+		const ends = !t.ended && t.mine && t.holder?.yours; // only the holder ends it
+		const question = {
 			title: `Close ${nameOf(t)}?`,
 			text: "This ends its shell and the programs in it, also for other people who look at it.",
 			action: "Close terminal",
-			run: async () => {
-				controls.current.get(t.tag)?.kill();
-				drop(t.tag);
-			},
-		});
+			run: async () => controls.current.get(t.tag)?.kill(),
+		};
+		if (!ends || (await ask(question))) drop(t.tag);
 	};
 	const current = tabs.find((t) => t.tag === at);
 	const typing = current?.holder ? current.holder.yours : !!current?.wants;
 
 	return (
 		<div class="terms">
-			<div class="terms-bar">
+			<div class="terms-bar" ref={bar}>
 				{tabs.length > 0 && (
 					<div class="row" role="tablist" aria-label="Terminals">
 						{tabs.map((t) => (
 							<div class="term-tab" role="presentation">
-								<button type="button" role="tab" id={`tab-${t.tag}`} aria-selected={t.tag === at} aria-controls={`panel-${t.tag}`} onClick={() => setAt(t.tag)}>
+								<button type="button" role="tab" id={`tab-${t.tag}`} aria-selected={t.tag === at} aria-controls={`panel-${t.tag}`} onClick={() => show(t.tag)}>
 									{nameOf(t)}
 									{t.ended && " (ended)"}
 								</button>
@@ -82,7 +98,18 @@ export function Terminals({ box: b }: { box: Sandbox }) {
 						))}
 					</div>
 				)}
-				{canWrite.value && tabs.length < maxTabs && <Button kind="quiet" small icon={Plus} label="New terminal" onClick={open} />}
+				{canWrite.value && tabs.length < maxTabs && <Button kind="quiet" small class="new" icon={Plus} label="New terminal" onClick={open} />}
+				{others.length > 0 && (
+					<Menu label={plural(others.length, "other terminal")} worded icon={List} small>
+						{others.map((t) => (
+							<button type="button" key={t.tag} onClick={() => watch(t.tag)}>
+								<Eye size={16} aria-hidden />
+								<span class="cut grow">{nameOf(t)}</span>
+								<span class="faint small">{ago(t.opened_at)}</span>
+							</button>
+						))}
+					</Menu>
+				)}
 				{current && (
 					<>
 						{!!current.holder?.others && (
@@ -119,7 +146,7 @@ export function Terminals({ box: b }: { box: Sandbox }) {
 								Type
 							</button>
 						</div>
-						<Button kind="quiet" small icon={X} label={`Close ${nameOf(current)}`} onClick={() => close(current)} />
+						<Button kind="quiet" small icon={X} label={`Close ${nameOf(current)}`} onClick={() => void close(current)} />
 					</>
 				)}
 			</div>
@@ -130,6 +157,7 @@ export function Terminals({ box: b }: { box: Sandbox }) {
 						id={b.id}
 						tab={t}
 						shown={t.tag === at}
+						takesFocus={!closed}
 						onChange={(to) => change(t.tag, to)}
 						onReady={(c) => controls.current.set(t.tag, c)}
 					/>
