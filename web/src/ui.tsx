@@ -129,6 +129,32 @@ export function Bone({ w, h = 12 }: { w: number | string; h?: number }) {
 	return <span class="bone" style={{ width: w, height: h, maxWidth: "100%" }} />;
 }
 
+/** Panel is a part of a page with a heading. It shows an error, and a placeholder while loading. */
+export function Panel(props: { title: string; actions?: ComponentChildren; loading?: boolean; error?: unknown; children: ComponentChildren }) {
+	const id = useId();
+	return (
+		<section class="panel" aria-labelledby={id} aria-busy={props.loading}>
+			<header>
+				<h2 id={id} class="grow">
+					{props.title}
+				</h2>
+				{props.actions}
+			</header>
+			{!!props.error && (
+				<div class="inner">
+					<Notice>{textOf(props.error)}</Notice>
+				</div>
+			)}
+			{props.loading && !props.error && (
+				<div class="inner">
+					<Bone w={220} />
+				</div>
+			)}
+			{props.children}
+		</section>
+	);
+}
+
 export function PageHead({ title, sub, children }: { title: string; sub?: string; children?: ComponentChildren }) {
 	return (
 		<header class="page-head">

@@ -1,8 +1,8 @@
 import { ChevronRight, RefreshCw } from "lucide-preact";
-import { textOf, type Command } from "../api";
+import type { Command } from "../api";
 import { useData } from "../data";
 import { ago, bytes, exact } from "../format";
-import { Bone, Button, Notice } from "../ui";
+import { Button, Panel } from "../ui";
 
 /** shown is how many of the latest commands are rendered. */
 const shown = 100;
@@ -12,23 +12,12 @@ export function Commands({ id }: { id: string }) {
 	// The history can have 16 MB of output, so it is not loaded at intervals.
 	const { value: all, error, reload } = useData(`sandbox/${id}/history`, (api) => api.history(id));
 	return (
-		<section class="panel" aria-labelledby="commands" aria-busy={!all}>
-			<header>
-				<h2 id="commands" class="grow">
-					Commands
-				</h2>
-				<Button kind="quiet" small icon={RefreshCw} label="Load the commands again" onClick={() => void reload()} />
-			</header>
-			{error && (
-				<div class="inner">
-					<Notice>{textOf(error)}</Notice>
-				</div>
-			)}
-			{!all && !error && (
-				<div class="inner">
-					<Bone w={220} />
-				</div>
-			)}
+		<Panel
+			title="Commands"
+			actions={<Button kind="quiet" small icon={RefreshCw} label="Load the commands again" onClick={() => void reload()} />}
+			loading={!all}
+			error={error}
+		>
 			{all?.length === 0 && <p class="inner dim">None. Commands of the API and of agents appear here, with their output.</p>}
 			{all
 				?.slice(-shown)
@@ -49,7 +38,7 @@ export function Commands({ id }: { id: string }) {
 					</details>
 				))}
 			{!!all && all.length > shown && <p class="inner dim">The page shows the latest {shown} commands of {all.length}.</p>}
-		</section>
+		</Panel>
 	);
 }
 

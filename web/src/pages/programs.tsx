@@ -5,7 +5,7 @@ import { api, ApiError, openSocket, textOf, type Process } from "../api";
 import { canWrite, reload, useData } from "../data";
 import { bytes, decode } from "../format";
 import { Retry } from "../retry";
-import { ask, Bone, Button, Modal, Notice, Status, Table, useAction } from "../ui";
+import { ask, Button, Modal, Panel, Status, Table, useAction } from "../ui";
 
 const lineOf = (p: Process) => [p.cmd, ...p.args].join(" ");
 
@@ -27,20 +27,7 @@ export function Programs({ id }: { id: string }) {
 			},
 		});
 	return (
-		<section class="panel" aria-labelledby="programs">
-			<header>
-				<h2 id="programs">Programs in the background</h2>
-			</header>
-			{error && (
-				<div class="inner">
-					<Notice>{textOf(error)}</Notice>
-				</div>
-			)}
-			{!all && !error && (
-				<div class="inner">
-					<Bone w={220} />
-				</div>
-			)}
+		<Panel title="Programs in the background" loading={!all} error={error}>
 			{all?.length === 0 && <p class="inner dim">None. Programs that run in the background appear here.</p>}
 			{!!all?.length && (
 				<Table columns={["Program", "Tag", "PID"]} actions>
@@ -62,7 +49,7 @@ export function Programs({ id }: { id: string }) {
 				</Table>
 			)}
 			{shown && <Output id={id} program={shown} onClose={() => setShown(undefined)} />}
-		</section>
+		</Panel>
 	);
 }
 

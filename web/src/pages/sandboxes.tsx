@@ -7,7 +7,7 @@ import { ago, cores, exact, megabytes } from "../format";
 import { deleteLater, showError } from "../messages";
 import { go } from "../router";
 import { Rows, type RowProps } from "../rows";
-import { ask, Bone, Button, Empty, Field, Menu, Notice, PageHead, SearchField, Segments, Snippet, Status } from "../ui";
+import { ask, Bone, Button, Empty, Field, Menu, Notice, PageHead, Panel, SearchField, Segments, Snippet, Status } from "../ui";
 import { Create } from "./create";
 
 type Filter = "all" | "running" | "paused" | "other";
@@ -93,17 +93,14 @@ export function Sandboxes() {
 /** ApiRequest shows a command that sends a request to the API. */
 export function ApiRequest({ title, label, path, body }: { title: string; label: string; path: string; body: string }) {
 	return (
-		<section class="panel" aria-labelledby="request">
-			<header>
-				<h2 id="request">{title}</h2>
-			</header>
+		<Panel title={title}>
 			<div class="inner stack">
 				<Snippet label={label} text={`curl -H "X-API-Key: $PYRO_API_KEY" -H "Content-Type: application/json" \\\n  -d '${body}' \\\n  ${location.origin}${path}`} />
 				<p class="dim">
 					The request needs an <a class="link" href="/keys">API key</a>.
 				</p>
 			</div>
-		</section>
+		</Panel>
 	);
 }
 

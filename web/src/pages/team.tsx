@@ -4,7 +4,7 @@ import { api, textOf, type AuditPage, type Limits, type Member, type Role } from
 import { canManage, me, useData } from "../data";
 import { ago, capital, cores, exact, megabytes } from "../format";
 import { showError } from "../messages";
-import { ask, Bone, Button, Empty, Field, FormModal, Modal, Notice, PageHead, Snippet, Status, Table, useAction } from "../ui";
+import { ask, Bone, Button, Empty, Field, FormModal, Modal, Notice, PageHead, Panel, Snippet, Status, Table, useAction } from "../ui";
 
 /** pending is the value of a team that is not known yet. */
 const pending = new Promise<never>(() => {});
@@ -173,7 +173,7 @@ export function Usage() {
 	return (
 		<div class="page">
 			<PageHead title="Usage and hosts" sub="What the team uses now, and what its sandboxes have sent to other computers in this month (UTC). Paused sandboxes use no processors and no memory." />
-			{(quota.error || hosts.error) && <Notice>{textOf(quota.error ?? hosts.error)}</Notice>}
+			{quota.error && <Notice>{textOf(quota.error)}</Notice>}
 			<section class="meters" aria-label="Quota">
 				{rows.map(([name, key, format]) => {
 					const used = quota.value?.used[key] ?? 0;
@@ -188,10 +188,7 @@ export function Usage() {
 					);
 				})}
 			</section>
-			<section class="panel" aria-labelledby="hosts">
-				<header>
-					<h2 id="hosts">Hosts</h2>
-				</header>
+			<Panel title="Hosts" error={hosts.error}>
 				{hosts.value?.length === 0 ? (
 					<Empty icon={Server} title="No hosts">
 						Start a host agent, and name it in the configuration of the server.
@@ -211,7 +208,7 @@ export function Usage() {
 						))}
 					</Table>
 				)}
-			</section>
+			</Panel>
 		</div>
 	);
 }

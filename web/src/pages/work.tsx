@@ -5,7 +5,7 @@ import { api, textOf, type Checkpoint, type NetworkRecord, type Port, type Sandb
 import { canWrite, nameOf, reload, useData } from "../data";
 import { ago, bytes, exact, plural } from "../format";
 import { showError, toast } from "../messages";
-import { ask, Bone, Button, Empty, Fact, Field, FormModal, Menu, Modal, Notice, Status, Table } from "../ui";
+import { ask, Bone, Button, Empty, Fact, Field, FormModal, Menu, Modal, Notice, Panel, Status, Table } from "../ui";
 
 export function Changes({ box: b }: { box: Sandbox }) {
 	const diff = useData(`sandbox/${b.id}/diff`, (api) => api.diff(b.id));
@@ -33,22 +33,17 @@ export function Changes({ box: b }: { box: Sandbox }) {
 		});
 	return (
 		<div class="page narrow-top">
-			<section class="panel" aria-labelledby="snapshots">
-				<header>
-					<h2 id="snapshots" class="grow">
-						Snapshots
-					</h2>
-					{canWrite.value && (
+			<Panel
+				title="Snapshots"
+				actions={
+					canWrite.value && (
 						<Button small icon={Camera} onClick={() => setMaking(true)}>
 							New snapshot
 						</Button>
-					)}
-				</header>
-				{shots.error && (
-					<div class="inner">
-						<Notice>{textOf(shots.error)}</Notice>
-					</div>
-				)}
+					)
+				}
+				error={shots.error}
+			>
 				{!shots.error && (
 					<Table columns={["Name", "Contains", "Size", "Created"]} actions loading={!shots.value}>
 						{shots.value?.map((c) => (
@@ -67,26 +62,13 @@ export function Changes({ box: b }: { box: Sandbox }) {
 						))}
 					</Table>
 				)}
-			</section>
-			<section class="panel" aria-labelledby="diff" aria-busy={!diff.value}>
-				<header>
-					<h2 id="diff" class="grow">
-						Changes in /workspace
-					</h2>
-					{diff.value && (
-						<span class="faint small num">{plural(diff.value.entries.length, "file")}</span>
-					)}
-				</header>
-				{diff.error && (
-					<div class="inner">
-						<Notice>{textOf(diff.error)}</Notice>
-					</div>
-				)}
-				{!diff.value && !diff.error && (
-					<div class="inner">
-						<Bone w="60%" />
-					</div>
-				)}
+			</Panel>
+			<Panel
+				title="Changes in /workspace"
+				actions={diff.value && <span class="faint small num">{plural(diff.value.entries.length, "file")}</span>}
+				loading={!diff.value}
+				error={diff.error}
+			>
 				{diff.value && !diff.value.changed && (
 					<Empty icon={FileDiff} title="Nothing has changed">
 						Changes to files in /workspace appear here, compared with the state after the creation.
@@ -106,7 +88,7 @@ export function Changes({ box: b }: { box: Sandbox }) {
 						{diff.value.patch_truncated && <p class="inner dim">The patch is cut.</p>}
 					</>
 				)}
-			</section>
+			</Panel>
 			{making && <NewSnapshot id={b.id} onClose={() => setMaking(false)} onDone={shots.reload} />}
 		</div>
 	);
@@ -319,11 +301,7 @@ export function Network({ box: b }: { box: Sandbox }) {
 	const list = (values: string[] | undefined, none: string) => (values?.length ? values.map((v) => <code class="tag">{v}</code>) : none);
 	return (
 		<div class="page narrow-top">
-			{(failed || error) && <Notice>{textOf(failed ?? error)}</Notice>}
-			<section class="panel" aria-labelledby="rules">
-				<header>
-					<h2 id="rules">Rules</h2>
-				</header>
+			<Panel title="Rules" error={failed}>
 				<dl class="facts">
 					<Fact name="Policy" known={!!r}>
 						{r && (policies[r.network_policy] ?? r.network_policy)}
@@ -335,11 +313,8 @@ export function Network({ box: b }: { box: Sandbox }) {
 						{list(r?.egress_deny, "Nothing more")}
 					</Fact>
 				</dl>
-			</section>
-			<section class="panel" aria-labelledby="connections" aria-busy={!all}>
-				<header>
-					<h2 id="connections">Connections</h2>
-				</header>
+			</Panel>
+			<Panel title="Connections" loading={!all} error={error}>
 				{all?.length === 0 && (
 					<Empty icon={Globe} title="No connections yet">
 						Connections, and attempts that the rules refuse, appear here.
@@ -355,7 +330,7 @@ export function Network({ box: b }: { box: Sandbox }) {
 							))}
 					</Table>
 				)}
-			</section>
+			</Panel>
 		</div>
 	);
 }
