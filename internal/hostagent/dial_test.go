@@ -168,7 +168,7 @@ func TestDialResumes(t *testing.T) {
 		t.Error("data does not count as activity")
 	}
 	one.mu.Lock()
-	reports := one.reportsUse
+	reports := one.useReport != nil
 	one.mu.Unlock()
 	if !reports {
 		t.Error("watchers do not get the time of the activity")

@@ -36,7 +36,8 @@ type sandbox struct {
 	noPauseUntil  time.Time     // no automatic pause before this time.
 	seenRunning   time.Time     // when cachedStatus last found the sandbox running. Zero since the last transition.
 	awaited       bool          // awaitEnd waits for the end of the machine.
-	reportsUse    bool          // a timer will report the last activity, and sent, to the watchers.
+	useReport     *time.Timer   // will report the last activity, and sent, to the watchers. Nil if no report is pending.
+	useReportAt   time.Time     // when useReport fires.
 	sent          sent          // by the machine, at its last answer.
 
 	// report is the sequence number of the report that the sandbox was paused automatically, or 0

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -104,7 +105,8 @@ func TestSentBeforeReset(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.mu.Lock()
-	s.reportsUse = true // no report after a delay
+	s.useReport = time.NewTimer(time.Hour) // no report after a delay
+	s.useReportAt = time.Now()
 	s.mu.Unlock()
 	bytes.Store(5000)
 	go func() {

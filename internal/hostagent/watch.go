@@ -118,8 +118,8 @@ func (s *sandbox) await() (id string, ok bool) {
 }
 
 // reportUseAfter is the delay until watchers get the time of an activity, or the number of sent
-// bytes. All activities meanwhile share one message. reportSoon is the delay of the first one if a
-// client watches only this sandbox: somebody looks at it.
+// bytes. All activities meanwhile share one message. reportSoon is the delay if a client watches
+// only this sandbox, because a person probably looks at it.
 const (
 	reportUseAfter = 10 * time.Second
 	reportSoon     = 2 * time.Second
@@ -129,7 +129,7 @@ const (
 func (s *sandbox) reportUse() {
 	any, one := s.watchers.watch(s.name)
 	switch {
-	case s.reportsUse || !any:
+	case !any:
 	case one:
 		s.reportUseIn(reportSoon)
 	default:
@@ -137,11 +137,21 @@ func (s *sandbox) reportUse() {
 	}
 }
 
+// reportUseIn reports an activity after d. If a report is pending, it comes after d at the latest.
+// The caller must hold s.mu.
 func (s *sandbox) reportUseIn(d time.Duration) {
-	s.reportsUse = true
-	time.AfterFunc(d, func() {
+	at := time.Now().Add(d)
+	if s.useReport != nil {
+		if at.Before(s.useReportAt) && s.useReport.Stop() {
+			s.useReport.Reset(d)
+			s.useReportAt = at
+		}
+		return
+	}
+	s.useReportAt = at
+	s.useReport = time.AfterFunc(d, func() {
 		s.mu.Lock()
-		s.reportsUse = false
+		s.useReport = nil
 		if any, _ := s.watchers.watch(s.name); any && s.busy > 0 {
 			s.reportUseIn(reportUseAfter)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
@@ -143,4 +144,41 @@ func TestWatchersDuringChanges(t *testing.T) {
 	if len(seen) != 5 {
 		t.Errorf("got %v", seen)
 	}
+}
+
+// TestUseIsReportedSoon checks that a client that watches only one sandbox soon hears of its use,
+// also if a later report is pending.
+func TestUseIsReportedSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all watchers
+		s := &sandbox{name: "x", clock: time.Now, watchers: &all}
+		everything := all.add("")
+		began := time.Now()
+		await := func(w *watcher, want time.Duration) {
+			<-w.wake
+			if took := time.Since(began); took != want {
+				t.Errorf("the report came after %v instead of %v", took, want)
+			}
+			began = time.Now()
+		}
+		s.touch()
+		await(everything, reportUseAfter)
+		s.touch()
+		one := all.add("x")
+		s.touch()
+		await(one, reportSoon)
+		s.busy = 1 // a terminal is open: each report is followed by another one
+		s.touch()
+		await(one, reportSoon)
+		await(one, reportUseAfter)
+		s.touch()
+		await(one, reportSoon)
+		s.mu.Lock()
+		s.busy = 0
+		s.mu.Unlock()
+		await(one, reportUseAfter)
+		if s.useReport != nil {
+			t.Error("an idle sandbox is reported")
+		}
+	})
 }
