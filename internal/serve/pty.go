@@ -99,24 +99,9 @@ func (s *Server) pty(c *socket, in *ByID) error {
 		defer following.Wait()
 		defer stop()
 	}
+	size := func(m *pb.PtyAttachResponse) int { return len(m.GetOutput().GetData()) }
 	c.run(stop, func() error {
-		for stream.Receive() {
-			var err error
-			switch e := stream.Msg().Event.(type) {
-			case *pb.PtyAttachResponse_Output:
-				if err := t.window.wait(ctx, len(e.Output.Data)); err != nil {
-					return err
-				}
-				data := base64.StdEncoding.EncodeToString(e.Output.Data)
-				err = c.send(event{Type: "output", Data: data, Offset: &e.Output.Offset})
-			case *pb.PtyAttachResponse_Exited:
-				return c.send(event{Type: "exit", ExitCode: &e.Exited.ExitCode, Error: e.Exited.Error})
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return ended(stream.Err())
+		return forEach(ctx, stop, stream, t.window, size, func(m *pb.PtyAttachResponse) (bool, error) { return t.event(ctx, m) })
 	}, func(f frame) error { return t.do(ctx, f) })
 	return nil
 }
@@ -152,6 +137,22 @@ type terminal struct {
 	all    *terminals
 	client *terminalClient
 	window *window
+}
+
+// event sends a frame for an event, when the client has room for it. last reports whether the
+// program has ended.
+func (t terminal) event(ctx context.Context, m *pb.PtyAttachResponse) (last bool, err error) {
+	switch e := m.Event.(type) {
+	case *pb.PtyAttachResponse_Output:
+		if err := t.window.wait(ctx, len(e.Output.Data)); err != nil {
+			return false, err
+		}
+		data := base64.StdEncoding.EncodeToString(e.Output.Data)
+		return false, t.send(event{Type: "output", Data: data, Offset: &e.Output.Offset})
+	case *pb.PtyAttachResponse_Exited:
+		return true, t.send(event{Type: "exit", ExitCode: &e.Exited.ExitCode, Error: e.Exited.Error})
+	}
+	return false, nil
 }
 
 // do handles a frame of the client. It returns after the host has handled the frame. So frames keep

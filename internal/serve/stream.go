@@ -99,12 +99,10 @@ func (s *Server) processStream(c *socket, in *selected) error {
 		}
 		defer stream.Close()
 		out := output{to: c, offsets: true, room: func(n int) error { return w.wait(ctx, n) }}
-		for stream.Receive() {
-			if last, err := out.event(stream.Msg()); last || err != nil {
-				return err
-			}
+		size := func(m *pb.ConnectProcessResponse) int {
+			return len(m.GetData().GetStdout()) + len(m.GetData().GetStderr())
 		}
-		return ended(stream.Err())
+		return forEach(ctx, stop, stream, w, size, func(m *pb.ConnectProcessResponse) (bool, error) { return out.event(m) })
 	}, func(f frame) error {
 		if f.Type != "ack" {
 			return onlyStop(f)

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"slices"
 	"strconv"
 	"testing"
@@ -131,4 +132,47 @@ func TestPtyWindow(t *testing.T) {
 	}
 	c.send(`{"type":"ack","bytes":2}`)
 	c.expect(`{"type":"output","data":"eW8=","offset":2}`)
+}
+
+// TestBacklog checks that a full backlog drops the oldest output and nothing else.
+func TestBacklog(t *testing.T) {
+	b := newBacklog[string]()
+	b.add("started", 0)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		b.add(name, maxBacklog/4)
+	}
+	b.add("resized", 0)
+	b.add("e", 1)
+	b.add("f", maxBacklog/4)
+	b.end(io.ErrUnexpectedEOF)
+	var got []string
+	for {
+		e, ok, err := b.next(t.Context())
+		if !ok {
+			if err != io.ErrUnexpectedEOF {
+				t.Error(err)
+			}
+			break
+		}
+		got = append(got, e)
+	}
+	if want := []string{"started", "d", "resized", "e", "f"}; !slices.Equal(got, want) || b.size != 0 {
+		t.Errorf("got %q, want %q; %d bytes are left", got, want, b.size)
+	}
+
+	b = newBacklog[string]()
+	b.add("huge", 3*maxBacklog)
+	b.add("last", 1)
+	if e, _, _ := b.next(t.Context()); e != "last" {
+		t.Errorf("got %q", e)
+	}
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, ok, err := b.next(done); ok || err != context.Canceled {
+		t.Error(ok, err)
+	}
+	go b.add("late", 1)
+	if e, _, _ := b.next(t.Context()); e != "late" {
+		t.Errorf("got %q", e)
+	}
 }

@@ -225,12 +225,15 @@ try {
 	await step("a terminal that prints much", async () => {
 		let unconfirmed = 0;
 		let most = 0;
+		let all = 0;
 		const bytes = (data) => Buffer.from(data, "base64").length;
 		page.on("websocket", (s) => {
 			if (!s.url().endsWith("/pty")) return;
 			s.on("framereceived", ({ payload }) => {
 				const m = JSON.parse(payload);
-				if (m.type === "output") most = Math.max(most, (unconfirmed += bytes(m.data)));
+				if (m.type !== "output") return;
+				most = Math.max(most, (unconfirmed += bytes(m.data)));
+				all += bytes(m.data);
 			});
 			s.on("framesent", ({ payload }) => {
 				const m = JSON.parse(payload);
@@ -245,6 +248,15 @@ try {
 		while (most <= 64 << 10) await page.waitForTimeout(200);
 		console.log(`at most ${most} bytes were not shown`);
 		assert.ok(most <= 512 << 10, `${most} bytes were on the way to the terminal`);
+		await page.keyboard.type("yes 0123456789abcdef\r");
+		const before = all;
+		while (all < before + (4 << 20)) await page.waitForTimeout(200);
+		const atKey = all;
+		await page.keyboard.press("Control+c");
+		await page.keyboard.type("echo over $((5 + 6))\r");
+		await typed("over 11");
+		console.log(`${all - atKey} bytes came after Ctrl+C`);
+		assert.ok(all - atKey <= 4 << 20, `${all - atKey} bytes came after Ctrl+C`);
 	});
 
 	await step("edit a file", async () => {
@@ -508,7 +520,7 @@ try {
 		await check(page, "paused");
 		await page.getByRole("link", { name: "Terminal" }).click();
 		await page.getByRole("button", { name: "Resume" }).first().click();
-		await typed("all 10");
+		await typed("over 11");
 		await page.keyboard.type("clear; ls --color / && python3 app/roman.py 19 && uname -sr\r");
 		await typed("XIX");
 		await typed("Linux");
