@@ -147,8 +147,8 @@ func readDockerfile(path string) ([]byte, error) {
 	return text, err
 }
 
-// buildSecrets reads the secrets of a build. Other than for workspaces, a name can contain any
-// character.
+// buildSecrets reads the secrets of a build. Unlike the names of a workspace's secrets, these names
+// can contain any character.
 func buildSecrets(all []Secret) (map[string]secret.Value, error) {
 	read := map[string]secret.Value{}
 	for _, s := range all {

@@ -28,5 +28,5 @@ type ExecutionMode string
 // The modes.
 const (
 	Guest      ExecutionMode = "guest"       // in a machine
-	HostCompat ExecutionMode = "host_compat" // on the host, as the user who runs pyro
+	HostCompat ExecutionMode = "host_compat" // the command runs on the host, as the user who runs pyro
 )

@@ -65,8 +65,8 @@ func (r *networkRequest) check() error {
 	return completeNetwork(&r.policy, r.allow, r.deny)
 }
 
-// plan returns the network. The host's settings turn the network on. If nothing else did, the
-// machine reaches only what the settings need.
+// plan returns the network. The host's settings turn the network on. If the request itself does
+// not, the machine reaches only the targets that the settings need.
 func (r networkRequest) plan() (machineNetwork, error) {
 	only := (r.policy == "" || r.policy == NetworkOff) && len(r.allow) == 0
 	if err := r.check(); err != nil {

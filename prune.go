@@ -43,7 +43,8 @@ type Removed struct {
 // PruneEnvironments removes images without a name, outdated templates and kernels, and the
 // leftovers of interrupted work. With All, it also removes every environment and template that is
 // not in use. It does not remove files of running machines or environments of workspaces. With
-// DryRun, it changes nothing and delays no other process. The result can be outdated at once.
+// DryRun, it changes nothing and delays no other process. The result can become outdated at any
+// time.
 func (p *Pyro) PruneEnvironments(ctx context.Context, req PruneEnvironmentsRequest) (*PruneResult, error) {
 	pruned, err := upkeep.Prune(ctx, p.workspaces, environment.PruneOptions{All: req.All, DryRun: req.DryRun})
 	if err != nil {

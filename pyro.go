@@ -23,8 +23,8 @@ type Options struct {
 	// is the running program if it is named pyro. Otherwise the default is the program pyro in the
 	// folder of the running program or in PATH. RunInVM does not need the command.
 	Program string
-	// PortChanged is called when a call has resumed a workspace, for each published port that
-	// another program has taken meanwhile. It must return quickly. It can be nil.
+	// PortChanged is called after a call has resumed a workspace, for each published port that
+	// another program took during the pause. It must return quickly. It can be nil.
 	PortChanged func(id, service string, p PublishedPort)
 }
 

@@ -36,7 +36,7 @@ const (
 	MinMemMiB    = 128              // the maximum is the host's memory
 	MinDiskMiB   = store.MinDiskMiB // for CreateWorkspaceRequest.DiskMiB
 	MaxDiskMiB   = store.MaxDiskMiB
-	MaxSeconds   = 30 * 24 * 60 * 60 // for every time limit
+	MaxSeconds   = 30 * 24 * 60 * 60 // maximum of every time limit
 	MaxArguments = 4 << 20           // total bytes of all arguments; the same limit applies to all environment variables
 	MaxOutput    = 16 << 20          // bytes per output stream in a result
 )

@@ -195,7 +195,7 @@ func serveSmallImage(t *testing.T) (reference string) {
 	}
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(func() {
-		remote.DefaultTransport.(*http.Transport).CloseIdleConnections() // the connections that pushed the image
+		remote.DefaultTransport.(*http.Transport).CloseIdleConnections() // close the connections that pushed the image
 		server.Close()
 	})
 	reference = strings.TrimPrefix(server.URL, "http://") + "/small:1"

@@ -30,7 +30,7 @@ const (
 // its methods operate on the workspace.
 type Workspace struct {
 	WorkspaceID string            `json:"workspace_id"`
-	Name        string            `json:"name"`   // for people; empty if there is none
+	Name        string            `json:"name"`   // name for people; empty if there is none
 	Labels      map[string]string `json:"labels"` // for people
 
 	State       WorkspaceState `json:"state"`
@@ -83,7 +83,7 @@ type WorkspaceSeed struct {
 	Ignored     int    `json:"ignored"`               // number of omitted files and folders that git ignores; a folder counts as one.
 	Bytes       int64  `json:"bytes"`                 // total size of the files.
 	GitMissing  string `json:"git_missing,omitempty"` // why git can't work in the copy of a checkout, and how to help.
-	ForkedFrom  string `json:"forked_from,omitempty"` // for a fork: the source workspace, whose seed the other fields describe.
+	ForkedFrom  string `json:"forked_from,omitempty"` // set for a fork: the source workspace, whose seed the other fields describe.
 }
 
 // WorkspaceSummary describes a workspace in a list.
@@ -282,7 +282,7 @@ func (r UpdateWorkspaceRequest) check() error {
 }
 
 // UpdateWorkspace changes the name, the labels and the settings of a workspace. A running workspace
-// gets the new time to live and the new network policy at once. Open connections and published
+// gets the new time to live and the new network policy immediately. Open connections and published
 // ports that the policy refuses are closed. Processors and memory change at the next start. If the
 // machine has no network, a new network policy also applies at the next start. A paused workspace
 // keeps the old settings until it is stopped and started. Workspace.AppliesAtNextStart names the

@@ -115,7 +115,7 @@ type ReadCommandRequest struct {
 	WorkspaceID string `json:"workspace_id"`
 	Sequence    int    `json:"sequence"`               // the number of the command in the history
 	Cursor      string `json:"cursor,omitempty"`       // NextCursor of the previous read; empty: the beginning.
-	MaxChars    int    `json:"max_chars,omitempty"`    // for each stream, 1 to MaxReadChars; default DefaultMaxChars.
+	MaxChars    int    `json:"max_chars,omitempty"`    // limit for each stream, 1 to MaxReadChars; default DefaultMaxChars.
 	WaitSeconds int    `json:"wait_seconds,omitempty"` // wait for new output or the end, but at most this time, at most MaxReadWaitSeconds; 0: do not wait
 }
 
@@ -136,7 +136,7 @@ type CommandOutput struct {
 	Stderr         string   `json:"stderr"`
 	StdoutEncoding Encoding `json:"stdout_encoding"`
 	StderrEncoding Encoding `json:"stderr_encoding"`
-	NextCursor     string   `json:"next_cursor"`   // for the next read
+	NextCursor     string   `json:"next_cursor"`   // cursor for the next read
 	Truncated      bool     `json:"truncated"`     // there is more output: read again
 	DroppedBytes   int64    `json:"dropped_bytes"` // lost bytes between the requested cursor and the output, of both streams
 }

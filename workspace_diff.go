@@ -22,7 +22,7 @@ type AppliedPatch struct {
 	WorkspaceID string        `json:"workspace_id"`
 	Changed     bool          `json:"changed"`
 	Summary     PatchSummary  `json:"summary"`
-	Entries     []PatchedFile `json:"entries"` // in the order of the patch
+	Entries     []PatchedFile `json:"entries"` // files in the order of the patch
 }
 
 // PatchSummary counts the changes by a patch.

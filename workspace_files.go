@@ -45,7 +45,7 @@ type ListWorkspaceFilesRequest struct {
 	WorkspaceID string `json:"workspace_id"`
 	Path        string `json:"path,omitempty"` // a path below /workspace, absolute or relative to /workspace; default WorkspacePath
 	Recursive   bool   `json:"recursive,omitempty"`
-	IncludeGit  bool   `json:"include_git,omitempty"` // with Recursive: also list .git folders and their contents
+	IncludeGit  bool   `json:"include_git,omitempty"` // if Recursive is set, also list .git folders and their contents
 
 	// Each, if set, is called for each entry. The result then contains no entries, so that long
 	// lists need little memory. The parameter list is the result, but its fields Count, LeftOut and

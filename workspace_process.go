@@ -92,7 +92,7 @@ func (e *ExitError) Error() string { return e.ProcessState.String() }
 // notStarted returns the error for a program that could not be executed.
 func notStarted(name string, s *ProcessState) error {
 	kind := Precondition
-	if s.exit.Code == 127 { // as in shells: the program was not found
+	if s.exit.Code == 127 { // the code that shells use for a program that was not found
 		kind = NotFound
 	}
 	return fault.New(kind, "start", name, "%s", s.exit.NotRun)

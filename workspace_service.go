@@ -56,7 +56,7 @@ var RestartPolicies = []RestartPolicy{RestartNo, RestartOnFailure, RestartAlways
 type ServiceRestarts struct {
 	Policy       RestartPolicy `json:"policy"`
 	Count        int           `json:"count"`
-	LastExitCode *int          `json:"last_exit_code"` // of the last run that has ended; nil if none has
+	LastExitCode *int          `json:"last_exit_code"` // exit code of the last run that has ended; nil if none has
 	LastEndedAt  *time.Time    `json:"last_ended_at"`  // when that run ended
 }
 

@@ -266,7 +266,7 @@ type ShellSignal struct {
 
 // SignalShell sends a signal to the foreground programs of a shell. SignalShell first waits until
 // the shell has printed its prompt and read earlier input, but at most a few seconds. It sends KILL
-// and HUP at once.
+// and HUP immediately.
 func (p *Pyro) SignalShell(ctx context.Context, req SignalShellRequest) (*ShellSignal, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err

@@ -222,7 +222,7 @@ func TestPersonAttachesToAgentShell(t *testing.T) {
 	write("echo and the $((2+2))th")
 	one.sees(t, "and the 4th")
 	io.WriteString(one.keys, `printf 'half \303'; read -r x`+"\r")
-	one.sees(t, "half \xc3") // the first byte of a character is printed at once
+	one.sees(t, "half \xc3") // the first byte of a character is printed immediately
 	io.WriteString(one.keys, "\r")
 	resize <- WindowSize{70, 20}
 	for sized := false; !sized; time.Sleep(5 * time.Millisecond) {

@@ -21,7 +21,7 @@ type WorkspaceStats struct {
 
 // MachineStats is the resource use of a machine at one point in time.
 type MachineStats struct {
-	CPUPercent    float64 `json:"cpu_percent"` // since the previous sample; 100 is one processor
+	CPUPercent    float64 `json:"cpu_percent"` // load since the previous sample; 100 is one processor
 	CPUSeconds    float64 `json:"cpu_seconds"` // processor time on the host, since the machine was started or resumed
 	VCPUCount     int     `json:"vcpu_count"`
 	MemBytes      int64   `json:"mem_bytes"` // used inside the machine

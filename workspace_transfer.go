@@ -90,8 +90,8 @@ type ExportWorkspaceRequest struct {
 	Path        string `json:"path"`              // file or folder below /workspace
 	OutputPath  string `json:"output_path"`       // the target on the host
 	Force       bool   `json:"force,omitempty"`   // replace an existing file, or write into an existing folder.
-	Delete      bool   `json:"delete,omitempty"`  // with Force: also delete files that the exported folder does not have.
-	DryRun      bool   `json:"dry_run,omitempty"` // with Delete: only return the paths that would be deleted.
+	Delete      bool   `json:"delete,omitempty"`  // if Force is set, also delete files that the exported folder does not have.
+	DryRun      bool   `json:"dry_run,omitempty"` // if Delete is set, only return the paths that would be deleted.
 
 	// IncludeGit also writes folders named .git into an existing folder. They contain hooks and
 	// settings, which are commands that git runs on the host.

@@ -45,7 +45,7 @@ type hostAgent struct {
 	cmd *exec.Cmd
 	hostagentv1connect.HostAgentServiceClient
 
-	wide hostagentv1connect.HostAgentServiceClient // client that accepts larger frames than clients accept by default
+	wide hostagentv1connect.HostAgentServiceClient // a client with larger HTTP/2 frames than the default
 }
 
 const hostToken = "the-token-of-a-measurement"

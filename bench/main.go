@@ -153,7 +153,7 @@ func main() {
 // template.
 func prepare(ctx context.Context, n int, machines bool) (*bench, error) {
 	b := &bench{ctx: ctx, n: n}
-	// The built programs are measured, also for machines that this process starts.
+	// The built programs are measured, even for machines that this process starts.
 	helper, err := filepath.Abs("bin/" + gvisor.HelperName)
 	if err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ import (
 // directory.
 type terminals struct {
 	*bench
-	dir string // on the file system that contains the user's state
+	dir string // a folder on the file system that contains the user's state
 }
 
 // pty measures terminals on this host. It needs no machines.

@@ -28,7 +28,7 @@ import (
 func (b *bench) serve() error {
 	return b.onWorkspaces(func(w *workspaces) []step {
 		kinds := w.hostKinds()
-		return []step{{"pyro serve", func() error { return w.servedAPI(kinds[len(kinds)-1]) }}} // what it adds does not depend on the isolation level
+		return []step{{"pyro serve", func() error { return w.servedAPI(kinds[len(kinds)-1]) }}} // the overhead of pyro serve does not depend on the isolation level
 	})
 }
 

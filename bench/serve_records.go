@@ -70,7 +70,7 @@ func (b *bench) recordsIn(kind string) (err error) {
 
 // idleServer measures the memory and the processor time of a server without requests.
 func (b *bench) idleServer(s *apiServer, kind string) error {
-	time.Sleep(2 * time.Second) // until its start is complete
+	time.Sleep(2 * time.Second) // wait until the server has started completely
 	pids := []int{s.cmd.Process.Pid}
 	before := processorTime(pids)
 	time.Sleep(idleTime)

@@ -20,7 +20,7 @@ import (
 type workspaces struct {
 	*bench
 	sdk   *pyro.Pyro
-	dir   string // on the file system that contains the user's state
+	dir   string // a folder on the file system that contains the user's state
 	state string
 	kinds []kind
 
@@ -127,7 +127,7 @@ func (w *workspaces) delete(id string) error {
 
 // discard stops a workspace that has many files. The workspace is removed only at the very end.
 // After the removal of many files, ext4 creates new files ten times slower for minutes. The reason
-// is that ext4 does not reuse the inodes at once (fs/ext4/ialloc.c, recently_deleted).
+// is that ext4 does not reuse the inodes immediately (fs/ext4/ialloc.c, recently_deleted).
 func (w *workspaces) discard(id string) error {
 	_, err := w.sdk.StopWorkspace(w.ctx, id)
 	return err

@@ -94,7 +94,7 @@ func (w *workspaces) copying(tree string, flags ...string) func() (float64, erro
 	}
 }
 
-// slow returns the number of repetitions of measurements that take seconds.
+// slow returns how often to repeat a measurement that takes seconds.
 func (w *workspaces) slow() int { return min(w.n, 3) }
 
 // seeded compares the time that a seed adds to the creation of a workspace with the time to copy

@@ -26,9 +26,9 @@ func init() {
 }
 
 // routes is gVisor's rtnetlink with one change: the loopback interface accepts an address that it
-// already has. In a new network namespace, gVisor's loopback has its addresses at once, but Linux's
-// loopback only gets them when it is up. The program bubblewrap adds 127.0.0.1 and fails if the
-// address exists.
+// already has. In a new network namespace, gVisor's loopback has its addresses from the beginning,
+// but Linux's loopback only gets them when it is up. The program bubblewrap adds 127.0.0.1 and
+// fails if the address exists.
 type routes struct{ rtnetlink }
 
 type rtnetlink = route.Protocol

@@ -138,7 +138,8 @@ func (f *savedFile) AddReadv(id int, at int64, _ uint64, to stateio.DestinationF
 	f.done = append(f.done, c)
 }
 
-// read copies bytes at an offset of the file to a part of the file with the descriptor to.
+// read copies bytes at an offset of the file to a part of another file. The parameter to is the
+// descriptor of that file.
 func (f *savedFile) read(at int64, to int, part memmap.FileRange) (done uint64, err error) {
 	if at < 0 || at > int64(len(f.content)) {
 		return 0, io.EOF

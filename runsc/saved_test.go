@@ -14,8 +14,8 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/state/stateio"
 )
 
-// TestSavedFile reads parts of a file into another file: single parts, several parts at once, parts
-// that cross the end, and parts beyond the end. It also reads before the channel is closed.
+// TestSavedFile reads parts of a file into another file: single parts, several parts with one call,
+// parts that cross the end, and parts beyond the end. It also reads before the channel is closed.
 func TestSavedFile(t *testing.T) {
 	content := make([]byte, 300<<10)
 	rand.Read(content)

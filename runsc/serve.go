@@ -75,10 +75,10 @@ func opening(answer lisafs.RPCHandler) lisafs.RPCHandler {
 }
 
 // link wraps gVisor's handler and fixes a leak. gVisor's handler opens the folder of the file and
-// never closes it (controlFDLisa.Link in runsc/fsgofer). After some thousand links the gofer could
-// open no more files, and git makes a link for each object. A new descriptor always has the lowest
-// free number. So that number identifies the leaked descriptor while no other call opens or closes
-// descriptors.
+// never closes it (controlFDLisa.Link in runsc/fsgofer). After a few thousand links, the gofer
+// could open no further files. git makes a link for each object. A new descriptor always has the
+// lowest free number. So that number identifies the leaked descriptor while no other call opens or
+// closes descriptors.
 func link(c *lisafs.Connection, comm lisafs.Communicator, asked uint32) (uint32, error) {
 	descriptors.Lock()
 	defer descriptors.Unlock()

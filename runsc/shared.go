@@ -128,8 +128,8 @@ func closeFD(fd int) {
 	descriptors.RUnlock()
 }
 
-// replace puts a copy in the place of the original. Meanwhile no other call runs, except calls that
-// close files.
+// replace puts a copy in the place of the original. No other call runs at the same time, except
+// calls that close files.
 func (s *sharing) replace(fd *lisafs.ControlFD, original int, made *staged) error {
 	var was, now unix.Stat_t
 	if err := fstat(original, &was); err != nil {
@@ -143,7 +143,7 @@ func (s *sharing) replace(fd *lisafs.ControlFD, original int, made *staged) erro
 	}
 	users := 0
 	eachUser(fd.Node(), was.Ino, func(*int) { users++ })
-	var spare []int // after the rename nothing can fail
+	var spare []int // no step after the rename can fail
 	defer func() { closeAllFDs(spare) }()
 	for range users {
 		another, err := unix.Dup(made.fd)

@@ -17,8 +17,8 @@ const (
 	// milliseconds. With hundreds of concurrent forks, the agent's short system calls would wait
 	// for all of them.
 	startsAtOnce = 2
-	// fullPause is the delay before a fork fails at the limit. Without it, programs that retry at
-	// once would block the sentry.
+	// fullPause is the delay before a fork fails at the limit. Without it, programs that retry
+	// immediately would block the sentry.
 	fullPause = 100 * time.Millisecond
 	// crowdMemory is the memory per task, in bytes, below which the tasks count as a crowd. Child
 	// processes soon have their own copies of pages, and the machine ends if it is out of memory.

@@ -58,7 +58,7 @@ func certThatIsOver(dir, ours string) error {
 		os.WriteFile(filepath.Join(dir, "client-key.pem"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
 }
 
-// served returns the flags of a host agent that accepts the certificates in ours.
+// served returns the flags of a host agent that accepts the certificates of c.ours.
 func (c hostCerts) served() []string {
 	return []string{"--tls-ca", filepath.Join(c.ours, "ca.pem"), "--tls-cert", filepath.Join(c.ours, "server.pem"), "--tls-key", filepath.Join(c.ours, "server-key.pem")}
 }

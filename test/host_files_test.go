@@ -99,7 +99,7 @@ func TestHostAgentFileErrors(t *testing.T) {
 		}
 	}
 	checkText(t, c)
-	names := map[string]map[string]connect.Code{ // by call; the calls that modify files are last
+	names := map[string]map[string]connect.Code{ // error codes by call and path; the calls that modify files are last
 		"read":   {"dir": wrong, "dir/": wrong, "fifo": wrong, "fifolink": wrong, "sock": wrong, "zerolink": wrong, "loop": wrong, "dangling": missing, "none": missing, "file": ok, "link": ok, "file/x": missing, "file/": missing},
 		"stream": {"dir": wrong, "fifo": wrong, "fifolink": wrong, "sock": wrong, "none": missing, "file": ok},
 		"list":   {"file": wrong, "file/": wrong, "fifo": wrong, "fifolink": wrong, "sock": wrong, "zerolink": wrong, "loop": wrong, "dangling": missing, "none": missing, "none/": missing, "file/x": missing, "dir": ok, "dir/": ok, "dirlink": ok, "dirlink/": ok},

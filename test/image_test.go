@@ -143,8 +143,7 @@ func TestUser(t *testing.T) {
 	p.fails(125, `user "bob:friends": no such group`, "run", "--user", "bob:friends", image, "--", "id")
 }
 
-// TestServiceUser checks that a service keeps its user when it is started again, also after a
-// pause.
+// TestServiceUser checks that a service keeps its user when it is restarted, even after a pause.
 func TestServiceUser(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)

@@ -285,7 +285,7 @@ func memory(t *testing.T, pid int) int {
 // maxGrowth is the maximum growth of a supervisor's memory, in MiB.
 const maxGrowth = 96
 
-// flood runs a flood and checks the memory of the supervisor meanwhile.
+// flood runs a flood. During the flood it checks the memory of the supervisor.
 func (b *attackedWorkspace) flood(f attack) {
 	b.t.Helper()
 	began := time.Now()

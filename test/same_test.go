@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// emulated reports whether the tests use emulated machines. The tests have already run under gVisor
-// then.
+// emulated reports whether the tests use emulated machines. If so, they have already run under
+// gVisor.
 func emulated() bool { return os.Getenv("PYRO_ISOLATION") == "tcg" }
 
 // sameForAll marks a test whose result barely depends on the isolation level. Emulated machines are

@@ -170,7 +170,7 @@ func TestPreview(t *testing.T) {
 
 	// A new server serves the same program after the end of the old one.
 	c := s.socket()
-	early, err := net.Dial("tcp", strings.TrimPrefix(s.address, "http://")) // as browsers open before they need them
+	early, err := net.Dial("tcp", strings.TrimPrefix(s.address, "http://")) // browsers open such connections before they need them
 	if err != nil {
 		t.Fatal(err)
 	}

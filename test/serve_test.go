@@ -322,7 +322,7 @@ func TestServeIsKilled(t *testing.T) {
 				}
 				acknowledge(fork.Id)
 				mu.Lock()
-				deleted[b.Id] = true // from now on it may be gone
+				deleted[b.Id] = true // from now on the sandbox can be missing
 				mu.Unlock()
 				a.try(ctx, "DELETE", one, nil, nil)
 			})

@@ -180,7 +180,7 @@ func TestServeStreams(t *testing.T) {
 	}
 }
 
-// TestServeTerminals uses a terminal over a WebSocket, also after the connection has failed, and
+// TestServeTerminals uses a terminal over a WebSocket, even after the connection has failed and
 // after the server has restarted.
 func TestServeTerminals(t *testing.T) {
 	t.Parallel()
@@ -200,7 +200,7 @@ func TestServeTerminals(t *testing.T) {
 	c.typed("echo ma''rk; sleep 1; echo la''ter\r")
 	c.shows("mark\r\n")
 	seen := c.next
-	c.CloseNow() // as if the network failed
+	c.CloseNow() // simulates a failure of the network
 
 	connect := map[string]any{"type": "connect", "tag": started.Tag}
 	c = a.dial(path, connect)

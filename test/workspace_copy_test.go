@@ -49,7 +49,7 @@ func TestWorkspaceCopy(t *testing.T) {
 		t.Errorf("the owner and mode are %q", got)
 	}
 
-	// Links to folders are followed within the machine, also absolute ones.
+	// Links to folders, including absolute links, are followed within the machine.
 	p.shell(id, "mkdir -p /srv/real && ln -s /srv/real /opt/link && ln -s /../../../srv/real /workspace/link")
 	p.must("workspace", "cp", big, id+":/opt/link/one")
 	p.must("workspace", "cp", big, id+":/workspace/link")

@@ -143,5 +143,5 @@ func TestExecEndsWithItsClient(t *testing.T) {
 	runs("1111.5")
 	leave()
 	p.awaitNoProcess(id, "1111.5")
-	runs("1111.1") // of a client that is still there
+	runs("1111.1") // the client of this command is still connected
 }

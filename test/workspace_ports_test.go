@@ -43,7 +43,7 @@ func answers(t *testing.T, url, want, when string) {
 }
 
 // TestPortForward forwards ports to a server in a machine without a network, which listens only on
-// the loopback address. The workspace is stopped, started and paused meanwhile.
+// the loopback address. During that time it stops, starts and pauses the workspace.
 func TestPortForward(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
@@ -204,8 +204,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.HTTPServer(("", 8000), Handler).serve_forever()
 `
 
-// TestRestartedService crashes a service, also shortly before a pause of its workspace. The service
-// keeps its port.
+// TestRestartedService crashes a service, in one case shortly before a pause of its workspace. The
+// service keeps its port.
 func TestRestartedService(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
@@ -247,8 +247,8 @@ func TestRestartedService(t *testing.T) {
 	}
 }
 
-// TestPausedRestarts pauses a workspace again and again while its service ends soon after each
-// start. The service is started again after each resume.
+// TestPausedRestarts repeatedly pauses a workspace while its service ends soon after each start.
+// The service is started again after each resume.
 func TestPausedRestarts(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)

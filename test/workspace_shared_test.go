@@ -12,7 +12,7 @@ import (
 
 // randomChanges is a Python program that makes the same random changes in a folder of /workspace
 // and in a model of it in memory. Both must always have the same files. Some files stay open or
-// mapped meanwhile. The arguments are the seed and the number of changes.
+// mapped during the changes. The arguments are the seed and the number of changes.
 const randomChanges = `import errno, mmap, os, random, shutil, subprocess, sys
 r = random.Random(int(sys.argv[1]))
 real, model = "/workspace/tree", "/dev/shm/model"
@@ -105,7 +105,7 @@ func TestRandomChangesOfSharedFiles(t *testing.T) {
 	first := p.shell(source, digest)
 	digests := map[string]string{source: first}
 	changes := number("PYRO_TEST_CHANGES", 200)
-	// change changes files of a workspace, and calls the function meanwhile.
+	// change changes files of a workspace. It calls the function during the changes.
 	change := func(id string, seed int, meanwhile func()) {
 		t.Helper()
 		line := fmt.Sprintf("cat >/tmp/changes.py <<'E'\n%s\nE\npython3 /tmp/changes.py %d %d", randomChanges, seed, changes)

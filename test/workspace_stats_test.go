@@ -43,7 +43,7 @@ func TestStats(t *testing.T) {
 	}
 
 	p.must("workspace", "service", "start", id, "busy", "--", "sh", "-c", "while :; do :; done")
-	becomes("a loop", id, "cpu_percent", func(n float64) bool { return n > 2 }) // a busy host leaves it little
+	becomes("a loop", id, "cpu_percent", func(n float64) bool { return n > 2 }) // only 2 %, because a busy host leaves little processor time for it
 	becomes("a loop", id, "cpu_seconds", func(n float64) bool { return n > seconds+1 })
 	p.must("workspace", "service", "stop", id, "busy")
 	becomes("after a loop", id, "cpu_percent", func(n float64) bool { return n < 20 })

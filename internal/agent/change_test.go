@@ -21,8 +21,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// change calls PUT /volume/change. If the call succeeds, said is its counts, and otherwise the text
-// of its error.
+// change calls PUT /volume/change. It returns the counts of a successful call, or the text of the
+// error.
 func (s *stored) change(t testing.TB, archive []byte) (status int, path, said string) {
 	t.Helper()
 	r := s.call(t, http.MethodPut, "/volume/change", nil, bytes.NewReader(archive))

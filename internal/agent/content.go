@@ -181,7 +181,7 @@ func (s *Server) grant(w *content.Answer, q url.Values) bool {
 	return true
 }
 
-// flusher flushes the response after each write, so that records arrive at once.
+// flusher flushes the response after each write, so that records arrive immediately.
 type flusher struct{ *content.Answer }
 
 func (f flusher) Write(p []byte) (int, error) {

@@ -77,8 +77,9 @@ func (s *Server) listens(p *process, sockets map[string]bool) (bool, error) {
 	}), nil
 }
 
-// listeners returns the sockets that get the connections to an address, as links in /proc/PID/fd
-// name them. These listen at the address itself, or at all addresses if there are none.
+// listeners returns the sockets that get the connections to an address, in the form of the links in
+// /proc/PID/fd. It returns the sockets that listen at the address itself. If there are none, it
+// returns the sockets that listen at all addresses.
 func listeners(at netip.AddrPort) (map[string]bool, error) {
 	exact, all := map[string]bool{}, map[string]bool{}
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {

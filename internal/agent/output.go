@@ -60,8 +60,8 @@ func (o *output) close() {
 	o.notify()
 }
 
-// ack records that the reader has all bytes before the offset to. It ignores offsets beyond the end
-// of the output.
+// ack records that the reader has all bytes before an offset. It ignores offsets beyond the end of
+// the output.
 func (o *output) ack(to uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -79,7 +79,7 @@ func (o *output) detach() {
 	o.room.Broadcast()
 }
 
-// next adds the output from offset at to an event. It returns the offset after this output, and
+// next adds output to an event, starting at an offset. It returns the offset after this output, and
 // whether that offset is the end of a complete log.
 func (o *output) next(event *agentv1.ExecEvent, at uint64) (next uint64, end bool) {
 	piece := o.log.ReadRaw(int64(at), maxChunk)

@@ -78,8 +78,8 @@ func (s *Server) Ready(ctx context.Context, req *connect.Request[agentv1.ReadyRe
 	}
 }
 
-// awaitEnd waits for the given time. It returns errExecEnded if the exec ends before, and the error
-// of ctx if that ends before. p can be nil.
+// awaitEnd waits for the given time. If the exec ends earlier, it returns errExecEnded. If ctx ends
+// earlier, it returns the error of ctx. p can be nil.
 func (p *process) awaitEnd(ctx context.Context, wait time.Duration) error {
 	over := time.After(wait)
 	for {

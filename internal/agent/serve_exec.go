@@ -66,7 +66,7 @@ func (s *Server) known(ctx context.Context, id string) (*process, error) {
 	return p, err
 }
 
-// follow streams the events of a process, starting at the output offsets in at. The Started event
+// follow streams the events of a process, starting at the given output offsets. The Started event
 // waits for other events, but not longer than patience.
 func follow(ctx context.Context, p *process, at [2]uint64, patience time.Duration, stream *connect.ServerStream[agentv1.ExecEvent]) error {
 	startSent := false
@@ -184,8 +184,8 @@ func (s *Server) Resize(ctx context.Context, req *connect.Request[agentv1.Resize
 	return connect.NewResponse(&agentv1.ResizeResponse{}), nil
 }
 
-// Release removes a process and its output at once, or when the process ends. The ID can't be used
-// again.
+// Release removes a process and its output immediately, or when the process ends. The ID can't be
+// used again.
 func (s *Server) Release(ctx context.Context, req *connect.Request[agentv1.ReleaseRequest]) (*connect.Response[agentv1.ReleaseResponse], error) {
 	if err := s.forget(ctx, req.Msg.ExecId); err != nil {
 		return nil, err

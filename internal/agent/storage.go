@@ -121,7 +121,7 @@ func (s *Server) watchFreeze(f *freeze, limit time.Duration, sessionOver <-chan 
 	s.freezing.Lock()
 	defer s.freezing.Unlock()
 	if s.frozen == f {
-		s.thawLocked() // on an error they stay frozen, and the next thaw reports the error
+		s.thawLocked() // after an error the file systems stay frozen, and the next thaw reports the error
 	}
 }
 
@@ -133,7 +133,7 @@ func (s *Server) hold(limit time.Duration) error {
 		s.freezing.Lock()
 		defer s.freezing.Unlock()
 		if s.timeout == timeout {
-			s.releaseLocked() // on an error they stay stopped, and the next release reports the error
+			s.releaseLocked() // after an error the processes stay stopped, and the next release reports the error
 		}
 	})
 	s.held, s.timeout = true, timeout

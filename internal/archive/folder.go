@@ -183,7 +183,7 @@ func (r *walk) file(in *tree.Folder, name string) error {
 	return r.opened(fd, path, &st)
 }
 
-// opened writes the regular file fd to the archive. It fails if the file changes meanwhile.
+// opened writes the regular file fd to the archive. It fails if the file changes during the call.
 func (r *walk) opened(fd int, path string, st *unix.Stat_t) error {
 	if err := r.regular(fd, path, st); err != nil {
 		return err

@@ -195,7 +195,7 @@ func TestChangingFolderIsDetected(t *testing.T) {
 	}
 }
 
-// interference is a context. Its Err method calls do once, after left earlier calls.
+// interference is a context. Its method Err calls the function do once, after a number of calls.
 type interference struct {
 	context.Context
 	left int

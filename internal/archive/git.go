@@ -13,8 +13,8 @@ import (
 
 const gitName = ".git"
 
-// chooseGit finds out whether other files replace the .git of a folder, and removes it from content
-// then.
+// chooseGit finds out whether other files must replace the .git of a folder. If so, it removes the
+// .git from the folder's content.
 func (r *walk) chooseGit(ctx context.Context, in *tree.Folder, content []tree.Entry) []tree.Entry {
 	r.gitOf = nil
 	i := slices.IndexFunc(content, func(e tree.Entry) bool { return e.Name == gitName })

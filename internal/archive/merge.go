@@ -77,7 +77,7 @@ type filter struct {
 	in      *tree.Reader
 	tally   tally
 	text    int       // total length of names and link targets, in bytes
-	content io.Reader // of the entry that check has returned
+	content io.Reader // content of the entry that check has returned
 	summary Summary
 }
 

@@ -14,9 +14,9 @@ import (
 )
 
 // WritePath writes a file, a directory with its content, or a symbolic link of the host as a tar
-// stream. It follows a link at the end of the path only if a slash follows. The entry of the path
-// gets the name as; for a directory, as is ignored: its own entry is "." and its content has names
-// without "./". Otherwise the stream and the errors are as for [Source.WriteTar].
+// stream. It follows a link at the end of the path only if a slash follows. The entry gets the name
+// in the parameter as. A directory ignores this name: its own entry is ".", and the names of its
+// content do not begin with "./". Otherwise the stream and the errors are as for [Source.WriteTar].
 //
 // NotFound: nothing is at the path. Unsupported: it is a device, a FIFO or a socket.
 func WritePath(ctx context.Context, w io.Writer, path, as string, policy Policy) (Summary, error) {

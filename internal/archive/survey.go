@@ -17,7 +17,7 @@ import (
 type node struct {
 	above    *node // parent, or nil for the root
 	name     string
-	children map[string]*node // of a directory; nil otherwise
+	children map[string]*node // entries of a directory; otherwise nil
 	item     *item
 }
 
@@ -36,7 +36,7 @@ type item struct {
 	mode  uint32
 	mtime time.Time
 	size  int64
-	data  sparse.Ranges // of a sparse file
+	data  sparse.Ranges // data ranges of a sparse file
 	holes bool          // it is a sparse file
 	text  string        // target of a symbolic link
 	names []*node       // names of a regular file; check sets them

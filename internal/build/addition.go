@@ -147,7 +147,7 @@ func (a *addition) empty() bool {
 }
 
 // hash returns a hash of the new entries. It ignores times, so that a new checkout of the same
-// files gives the same hash.
+// files has the same hash.
 func (a *addition) hash(ctx context.Context) (string, error) {
 	sum := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(a.entries)) {

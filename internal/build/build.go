@@ -1,9 +1,9 @@
 // Package build builds environments from Dockerfiles.
 //
-// BuildKit's packages parse the Dockerfile. Each step that changes files gives one layer, and each
-// stage is a base with layers. COPY and WORKDIR make their layers from trees on the host. RUN runs
-// in a machine, which starts with the base of the stage and gets the layers that it lacks. The
-// changed files of the machine are the layer of the step.
+// BuildKit's packages parse the Dockerfile. Each step that changes files creates one layer, and
+// each stage is a base with layers. COPY and WORKDIR create their layers from trees on the host.
+// RUN runs in a machine, which starts with the base of the stage and gets the layers that it lacks.
+// The layer of a RUN step contains the files that the step has changed in the machine.
 //
 // The results of steps are kept in the store of environments. The key of a step is a hash of
 // everything on which the step depends: the base, the steps before it, the instruction, the
@@ -63,7 +63,7 @@ type builder struct {
 	file    *dockerfile
 	global  variables // arguments before the first FROM
 	context *source
-	stages  []*stage // by index; nil if not built yet
+	stages  []*stage // stages by index; nil if not built yet
 	images  map[string]*opened
 	step    int // number of the last step
 	steps   int // number of all steps

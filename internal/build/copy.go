@@ -114,7 +114,7 @@ func (c *copying) add(ctx context.Context, a *addition, name string, into destin
 	if err != nil {
 		return fault.Newf(fault.Invalid, "--exclude: %w", err)
 	}
-	own := path.Base(name) // also if it is a link
+	own := path.Base(name) // even if it is a link
 	return c.from.walk(ctx, at, func(name, relative string, info fs.FileInfo) error {
 		if relative != "." && len(c.excluded) > 0 {
 			if skip, err := exclude.MatchesOrParentMatches(relative); err != nil || skip {

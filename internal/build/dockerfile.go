@@ -52,8 +52,8 @@ func parse(text []byte) (*dockerfile, error) {
 	return d, nil
 }
 
-// invalidAt returns an error with the line of a Dockerfile. The line comes from err, or else from
-// at.
+// invalidAt returns an error with the line of a Dockerfile. The line comes from the error. If the
+// error has none, it is the given location.
 func invalidAt(err error, at []parser.Range) error {
 	if known := (*fault.Error)(nil); errors.As(err, &known) && known.Kind != fault.Internal {
 		if len(at) == 0 {

@@ -21,7 +21,8 @@ import (
 // the step has ended.
 type mount struct {
 	target string // absolute path
-	// put puts the content to the target. For a folder, the target exists and is empty.
+	// put writes the content to the target. If the mount is a folder, the target exists and is
+	// empty.
 	put  func(ctx context.Context, g *guest) error
 	keep func(ctx context.Context, g *guest) error // stores the content after a successful step; can be nil
 	env  string                                    // a variable for the step instead of a file

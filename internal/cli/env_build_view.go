@@ -110,7 +110,7 @@ func (v *liveBuild) event(e pyro.BuildEvent) {
 	}
 }
 
-// start starts to draw the running step again and again, until close.
+// start redraws the running step periodically, until close is called.
 func (v *liveBuild) start() {
 	if v.done != nil {
 		return

@@ -25,12 +25,12 @@ func (s *serveCommand) host(ctx context.Context, d dirs.Dirs) (h control.Host, e
 	if err != nil {
 		return h, nil, err
 	}
-	key, err := hostKey(d) // the host agent's lock allows only one process to make it
+	key, err := hostKey(d) // no other process can create the key now, because this process has the host agent's lock
 	if err != nil {
 		closeAgent()
 		return h, nil, err
 	}
-	os.Remove(filepath.Join(d.Host(), "control.sock")) // of a killed process: the host agent's lock allows only one
+	os.Remove(filepath.Join(d.Host(), "control.sock")) // left by a killed process, because this process has the host agent's lock
 	listener, err := socket.Listen(d.Host(), "control.sock")
 	if err != nil {
 		closeAgent()

@@ -82,7 +82,7 @@ func origin(s listen.Socket, names []string) string {
 	return "https://" + address
 }
 
-// shutdownTime is how long requests in progress may take at the end.
+// shutdownTime is the maximum time for requests in progress when the server ends.
 const shutdownTime = 10 * time.Second
 
 // serveAPI serves the API until ctx ends.

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestConnectionsWithoutRequest checks that a server that ends closes exactly the connections that
-// have sent no request. Connections with a request end with their responses.
+// TestConnectionsWithoutRequest checks which connections a server closes when it ends: only
+// connections that have sent no request. Connections with a request end with their responses.
 func TestConnectionsWithoutRequest(t *testing.T) {
 	var c connections
 	open := func() (server, client net.Conn) {

@@ -18,7 +18,7 @@ import (
 // to the command in the machine. A second Ctrl-C, and every other signal that asks pyro to exit,
 // cancels the run.
 type signals struct {
-	forwarded chan syscall.Signal // nil if no command runs that a signal could be forwarded to
+	forwarded chan syscall.Signal // nil if no command runs
 	verbose   bool
 	received  chan os.Signal
 	broken    chan os.Signal

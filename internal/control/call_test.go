@@ -107,7 +107,7 @@ func TestCallSandbox(t *testing.T) {
 			t.Errorf("got %q, want %q", strings.Join(log, ", "), want)
 		}
 		call = Call{Method: "read", NeedsMachine: true}
-		w.host.Set(b.ID, "paused") // by itself, and the control plane does not know it yet
+		w.host.Set(b.ID, "paused") // the host has paused it, and the control plane does not know that yet
 		if _, err := w.CallSandbox(ctx, w.by, b.ID, call); fault.KindOf(err) != fault.Precondition {
 			t.Errorf("a call that must not resume a sandbox that has just paused: %v", err)
 		}

@@ -49,7 +49,7 @@ type Control struct {
 	hosts map[string]Host // by ID
 
 	mu        sync.Mutex
-	locks     map[string]*sandboxLock // of sandboxes with an operation in progress
+	locks     map[string]*sandboxLock // locks of the sandboxes with an operation in progress
 	followers map[string]*follower    // by ID of the host
 	answers   map[string]hostAnswer   // by ID of the host
 }
@@ -80,7 +80,7 @@ func New(ctx context.Context, o Options) (*Control, error) {
 type sandboxLock struct {
 	held  chan struct{}     // has an element while an operation holds the lock.
 	users int               // operations that hold the lock or wait for it.
-	after map[string]string // arguments of look when nobody holds the lock any more: hosts by ID.
+	after map[string]string // hosts by the IDs of sandboxes: arguments for look, which is called when the lock is free.
 }
 
 // lock locks a sandbox. It waits while another operation changes the sandbox. The caller must call
@@ -107,7 +107,7 @@ func (c *Control) lock(ctx context.Context, id string) (unlock func(), err error
 }
 
 // tryLock is like lock, but does not wait. If another operation changes the sandbox, ok is false,
-// and tryLock calls look(host, later) after that operation.
+// and look is called for the host and the ID in later after that operation.
 func (c *Control) tryLock(id, host, later string) (unlock func(), ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

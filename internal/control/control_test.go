@@ -141,8 +141,8 @@ func TestLife(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestHostFails lets each call to the host fail, with an error that proves that nothing was done,
-// or without an answer.
+// TestHostFails makes each call to the host fail. Either the host refuses the call and does
+// nothing, or its answer is lost.
 func TestHostFails(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		for _, done := range []bool{false, true} {
@@ -180,8 +180,8 @@ func TestHostFails(t *testing.T) {
 	})
 }
 
-// blockAt blocks the first operation that reaches the given call of the host, as if the process was
-// killed. stopped is then closed.
+// blockAt blocks the first operation that reaches the given call of the host. This simulates a
+// process that is killed. stopped is then closed.
 func (w *world) blockAt(call string, done bool) (stopped <-chan struct{}) {
 	there := make(chan struct{})
 	var once sync.Once
@@ -210,8 +210,8 @@ func (w *world) operate(call, id string) error {
 	return w.DeleteSandbox(ctx, w.by, id)
 }
 
-// TestStoppedAtEachStep blocks an operation before or after its call to the host, as if the process
-// was killed. Another control plane must then finish the operation.
+// TestStoppedAtEachStep blocks an operation before or after its call to the host. This simulates a
+// process that is killed. Another control plane must then finish the operation.
 func TestStoppedAtEachStep(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		for _, done := range []bool{false, true} {
@@ -307,8 +307,8 @@ func TestInterruptedRequestIsRepeated(t *testing.T) {
 	})
 }
 
-// TestKeyOfFailedRequest repeats requests whose first attempts failed, one after another and at
-// once. A request whose sandbox was deleted can't be repeated.
+// TestKeyOfFailedRequest repeats requests whose first attempts failed, sequentially and
+// concurrently. A request whose sandbox was deleted can't be repeated.
 func TestKeyOfFailedRequest(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx := context.WithoutCancel(t.Context())

@@ -8,7 +8,7 @@ import (
 
 // EventsAfter returns the oldest events of the actor's team after an ID, at most limit. If missed
 // is true, events were removed before the reader got them. Then the reader must list all records
-// again, and continue after last.
+// again, and continue after the ID in last.
 func (c *Control) EventsAfter(ctx context.Context, by Actor, after int64, limit int) (all []store.Event, last int64, missed bool, err error) {
 	return c.store.Events(ctx, by.TeamID, after, limit)
 }

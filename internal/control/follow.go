@@ -18,7 +18,7 @@ const (
 	lastRetry  = 30 * time.Second
 )
 
-// maxCompared is the maximum number of sandboxes of a host that are compared at once.
+// maxCompared is the maximum number of sandboxes of a host that are compared at the same time.
 const maxCompared = 8
 
 // Follow keeps the records up to date with each host until ctx is done. When it connects to a host,
@@ -95,7 +95,7 @@ func (f *follower) run(ctx context.Context) {
 }
 
 // delay returns the delay before the next attempt. It grows with the number of failures, and is
-// random so that many control planes do not call a host at once.
+// random so that many control planes do not call a host at the same time.
 func delay(failures int) time.Duration {
 	d := min(firstRetry<<min(failures, 10), lastRetry)
 	return d/2 + rand.N(d/2)

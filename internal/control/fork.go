@@ -13,7 +13,7 @@ import (
 // Fork describes a copy of a sandbox.
 type Fork struct {
 	Live     bool              // also the memory and the processes
-	Snapshot string            // of the source; empty: its present state
+	Snapshot string            // snapshot of the source; empty: its present state
 	Metadata map[string]string // nil: the metadata of the source
 	Key      string            // as in Create
 	Request  string            // a digest of the request, for Key

@@ -10,8 +10,8 @@ import (
 // HostState is the record of a host and whether the host answers.
 type HostState struct {
 	store.Host
-	Online bool      // the last call to follow or reconcile it has not failed
-	SeenAt time.Time // when it last answered; of a host that is online: now
+	Online bool      // the last call to it has not failed
+	SeenAt time.Time // when it last answered; the current time if the host is online
 }
 
 // HostStates returns all hosts, the oldest first. Hosts in the database that are not configured in
@@ -40,7 +40,7 @@ func (c *Control) HostStates(ctx context.Context) ([]HostState, error) {
 // hostAnswer is the result of the last call to a host.
 type hostAnswer struct {
 	ok bool      // it has answered
-	at time.Time // if it has not: when it last answered, or zero
+	at time.Time // if ok is false: when it last answered; zero if it never did
 }
 
 // answered records whether a host has answered.

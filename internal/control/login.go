@@ -19,7 +19,7 @@ import (
 type Identity struct {
 	Actor
 	Role   store.Role
-	Scopes []string // of an API key; empty: everything that the role permits
+	Scopes []string // scopes of an API key; empty: everything that the role permits
 }
 
 // Scopes of API keys.
@@ -56,8 +56,8 @@ const (
 // KeyHeader is the header of HTTP requests for API keys.
 const KeyHeader = "X-API-Key"
 
-// Bearer returns the token in the header Authorization of a request: an API key, the token of a
-// session, or one that is not for pyro.
+// Bearer returns the token in the header Authorization of a request. It can be an API key, the
+// token of a session, or a token for a program of the sandbox.
 func Bearer(authorization string) (token secret.Value, ok bool) {
 	kind, text, ok := strings.Cut(authorization, " ")
 	return secret.New(strings.TrimSpace(text)), ok && strings.EqualFold(kind, "Bearer")

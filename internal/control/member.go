@@ -123,8 +123,8 @@ func (c *Control) SetRole(ctx context.Context, by Identity, user string, role st
 }
 
 // RemoveMember removes a member from the team for which the actor acts. The member's sessions and
-// keys end at once. Permission: only owners can remove owners. Precondition: the team would have no
-// owner.
+// keys end immediately. Permission: only owners can remove owners. Precondition: the team would
+// have no owner.
 func (c *Control) RemoveMember(ctx context.Context, by Identity, user string) error {
 	err := c.store.RemoveMember(ctx, by.TeamID, user, by.Role)
 	c.audit(ctx, by.Actor, actRemove, onMember, user, err)

@@ -28,7 +28,7 @@ const (
 	MaxPassword = 1024
 )
 
-// hashing bounds how many hashes are computed at once, because each takes 64 MiB.
+// hashing bounds how many hashes are computed at the same time, because each takes 64 MiB.
 var hashing = make(chan struct{}, 2)
 
 // hashPassword returns the argon2id hash of a password in PHC form. Invalid: it is too short or too

@@ -23,7 +23,7 @@ var ErrNoListener = errors.New("no program listens on the port")
 const (
 	opPort      = "connect to port" // the operation in the host agent's error for such a port.
 	portChunk   = 32 << 10          // bytes per message to a port, and the buffer of a connection.
-	closingTime = 5 * time.Second   // for data that was written before Close
+	closingTime = 5 * time.Second   // time to deliver data that was written before Close
 )
 
 // DialPort connects to a TCP port on a loopback address of a sandbox. It resumes a paused sandbox

@@ -17,9 +17,9 @@ import (
 
 // Times of access to previews.
 const (
-	MaxLinkTime      = 7 * 24 * time.Hour // of a signed link
-	previewTokenTime = time.Minute        // until a browser has to exchange a token for a cookie
-	previewTime      = 12 * time.Hour     // of such a cookie
+	MaxLinkTime      = 7 * 24 * time.Hour // maximum lifetime of a signed link
+	previewTokenTime = time.Minute        // time limit for a browser to exchange a token for a cookie
+	previewTime      = 12 * time.Hour     // lifetime of such a cookie
 )
 
 // Previews returns the ports of a sandbox that have settings for previews, the smallest first.
@@ -135,12 +135,12 @@ type PreviewPass struct {
 
 // Visitor is a client that is allowed to open a preview.
 type Visitor struct {
-	Actor               // acts for the team of the sandbox
-	LinkEnds  time.Time // of the link that allows it; zero: it is allowed in another way
-	Anonymous bool      // it has shown nothing that a browser sends by itself: the port is public
+	Actor               // acts for the team of the sandbox.
+	LinkEnds  time.Time // when the link that allows it expires; zero without a link.
+	Anonymous bool      // the client is not known, and is allowed because the port is public.
 }
 
-// Team reports whether the visitor is of the team of the sandbox.
+// Team reports whether the visitor belongs to the team of the sandbox.
 func (v Visitor) Team() bool { return v.Type != store.ActorSystem }
 
 // Visit checks whether a request is allowed to open a port of a sandbox. NotFound: there is no such

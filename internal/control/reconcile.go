@@ -163,7 +163,7 @@ func (c *Control) reconcile(ctx context.Context, h Host, b store.Sandbox, there 
 	case there == nil:
 		return c.store.Report(ctx, b.ID, StatusMissing, b.StartedAt, b.ActiveAt, c.clock().UTC())
 	case there.Status == store.StatusPending:
-		return nil // its host is still creating it, and reports the end of that
+		return nil // its host is still creating it, and will report when it is created
 	}
 	status := there.Status
 	switch {

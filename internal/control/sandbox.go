@@ -31,9 +31,9 @@ type Create struct {
 	VCPUs      int64
 	MemoryMB   int64
 	DiskMB     int64
-	TimeoutSec int64 // of inactivity, after which it is paused; 0: never
+	TimeoutSec int64 // time of inactivity until it is paused; 0: never
 	Metadata   map[string]string
-	Env        map[string]string // of all its programs
+	Env        map[string]string // environment variables of all its programs
 	Key        string            // makes the request idempotent; empty: it is not
 	Request    string            // a digest of the request, for Key
 }
@@ -227,7 +227,7 @@ func resume(ctx context.Context, h Host, b store.Sandbox) (string, error) {
 const (
 	statusRunning = "running"
 	statusPaused  = "paused"
-	StatusMissing = "missing" // its host no longer has it
+	StatusMissing = "missing" // the host no longer has the sandbox
 )
 
 // change records the wanted state, calls the host, and records the new status. If the host refuses,
@@ -253,7 +253,7 @@ func (c *Control) changeLocked(ctx context.Context, by Actor, id, action string,
 	if err != nil {
 		return before, err
 	}
-	if before.Wanted == w { // the host agent would answer that all is well
+	if before.Wanted == w { // the host agent would return success
 		return before, fault.New(fault.Precondition, action+" sandbox", id, "it is already %s", before.Status)
 	}
 	h, err := c.host(before)

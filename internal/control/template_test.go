@@ -118,8 +118,8 @@ func TestTemplateStoppedAtEachStep(t *testing.T) {
 	})
 }
 
-// TestTemplateHostFails lets the calls for templates fail, with an error that proves that nothing
-// was done, or without an answer.
+// TestTemplateHostFails makes the calls for templates fail. Either the host refuses the call and
+// does nothing, or its answer is lost.
 func TestTemplateHostFails(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx := t.Context()

@@ -38,7 +38,7 @@ func FuzzCheck(f *testing.F) {
 			f.Add(r.line)
 		}
 	}
-	f.Add("A<<0\n0") // for an empty here-document the parser returns no word
+	f.Add("A<<0\n0") // the parser returns no word for an empty here-document
 	r, own := rules(f, ""), rules(f, `\brm\b;x.*y`)
 	f.Fuzz(func(t *testing.T, command string) {
 		for _, r := range []*Rules{r, own} {

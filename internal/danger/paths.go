@@ -18,7 +18,7 @@ const (
 	outside                  // any other absolute path.
 	workdir                  // the whole working directory.
 	system                   // a part of the system, or a whole home directory.
-	overwrites               // not a reach: write decides whether the file matters.
+	overwrites               // not a reach: the method write decides whether the file matters.
 )
 
 func (r reach) String() string {

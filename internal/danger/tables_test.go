@@ -93,8 +93,8 @@ func (r row) asks(t testing.TB, rules *Rules) (v Verdict) {
 	return v
 }
 
-// share counts the rows with a wrong verdict. The test fails if the share of these rows is greater
-// than most.
+// share counts the rows with a wrong verdict. The test fails if their share is greater than the
+// given limit, from 0 to 1.
 func share(t *testing.T, what string, rows []row, most float64, wrong func(row) string) {
 	t.Helper()
 	n := 0

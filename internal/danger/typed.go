@@ -104,7 +104,7 @@ func (r *Rules) Type(t Typed, start Start, data []byte) (Typed, Verdict) {
 func (r *Rules) enter(t *Typed, start *Start) (v Verdict) {
 	line, edited, again := t.Line+t.After, t.Edited, t.Again
 	t.Line, t.After, t.Again = "", "", false
-	t.Edited, t.Pasted = edited && t.Pasting, t.Pasting // the program gets all lines of a paste at once
+	t.Edited, t.Pasted = edited && t.Pasting, t.Pasting // the program gets all lines of a paste together
 	text := t.Pending + line + "\n"
 	switch {
 	case !t.IsShell():

@@ -14,8 +14,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/ignore"
 )
 
-// maxTests limits the number of comparisons of .gitignore rules with paths. That number takes a few
-// seconds.
+// maxTests limits the number of comparisons of .gitignore rules with paths. So many comparisons
+// take a few seconds.
 const maxTests = 50_000_000
 
 // ignoredIn returns an evaluator for the .gitignore files of a tree. An unreadable file has no

@@ -13,8 +13,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// TestGitAppliesPatch checks that applying the patch to the old tree with git gives the
-// new tree.
+// TestGitAppliesPatch checks that the old tree becomes the new tree when git applies the patch.
 func TestGitAppliesPatch(t *testing.T) {
 	difftest.NeedsGit(t)
 	seeds := 200

@@ -115,8 +115,8 @@ func hash(b *blob) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// compareLines returns the hunks that turn old into now. It also returns the numbers of added and
-// removed lines. It takes O(n log n) time for any input.
+// compareLines returns the hunks that turn the old content into the new content. It also returns
+// the numbers of added and removed lines. It takes O(n log n) time for any input.
 func compareLines(old, now []byte) (hunks []byte, added, removed int) {
 	hunks = diff.Diff("", old, "", now)
 	for range 3 { // Remove the header, which contains no names.

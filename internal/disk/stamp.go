@@ -86,7 +86,7 @@ func Extents(file *os.File, f func(offset, length int64) error) error {
 }
 
 // hashBlock is the block size of Hash in bytes. Hash treats blocks of zeros as holes, so that the
-// hash depends only on the content and not on which blocks are allocated.
+// hash depends only on the content, and not on the allocated blocks.
 const hashBlock = 64 << 10
 
 // Hash returns the SHA-256 of a sparse file's content as "sha256:…". The hash covers the file

@@ -158,7 +158,7 @@ func TestConcurrentPrune(t *testing.T) {
 	s := testStore(t.TempDir())
 	pulled := must[Environment](t)(s.Pull(t.Context(), "debian:12", false, nil))
 	p := &pruner{store: s, all: true}
-	if err := os.Remove(s.recordPath("debian:12")); err != nil { // as if another prune had removed the record after the listing
+	if err := os.Remove(s.recordPath("debian:12")); err != nil { // simulates another prune that removes the record after the listing
 		t.Fatal(err)
 	}
 	if _, err := p.name(t.Context(), pulled); err != nil || len(p.done.Removed) != 0 {

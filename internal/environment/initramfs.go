@@ -88,7 +88,7 @@ func (s *Store) knownInitramfs(path, kernelDigest string) bool {
 		return false
 	}
 	used := time.Now()
-	_ = os.Chtimes(path+".json", used, used) // For Prune, which can't remove anything from a read-only cache either.
+	_ = os.Chtimes(path+".json", used, used) // The last use, for Prune. It can't be recorded in a read-only cache, but there Prune can't remove anything either.
 	return true
 }
 

@@ -12,8 +12,8 @@ import (
 const usedFile = "used"
 
 // used records that the image of a reference is used now, and returns the reference. It ignores
-// errors, because the cache can be read-only. The caller has a lock on the image, so no process
-// removes the folder meanwhile. Concurrent calls write the same time.
+// errors, because the cache can be read-only. The caller has a lock on the image, so no process can
+// remove the folder. Concurrent calls write the same time.
 func used(ref *ImageRef) *ImageRef {
 	path := filepath.Join(filepath.Dir(ref.Image), usedFile)
 	now := time.Now()

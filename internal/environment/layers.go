@@ -203,7 +203,7 @@ func (l *Layers) Step(key string) (layer string, known bool) {
 		}
 	}
 	now := time.Now()
-	_ = os.Chtimes(path, now, now) // if this fails, the result is only removed earlier
+	_ = os.Chtimes(path, now, now) // if this fails, Prune only removes the result earlier
 	return found.Layer, true
 }
 

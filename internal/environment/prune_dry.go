@@ -31,7 +31,8 @@ const (
 
 func (p *pruner) kept(k Kept) { p.done.Kept = append(p.done.Kept, k) }
 
-// try takes the lock of something to remove. A dry run only looks whether another process holds it.
+// try locks the file at a path, which can then be removed. In a dry run it only checks whether
+// another process holds the lock.
 func (p *pruner) try(path string) (*flock.Lock, error) {
 	if !p.dry {
 		return flock.Try(path, flock.Exclusive)
@@ -46,7 +47,7 @@ func (p *pruner) try(path string) (*flock.Lock, error) {
 	return nil, err
 }
 
-// lockContent is [Store.lockContent], but a dry run takes no lock.
+// lockContent calls [Store.lockContent]. In a dry run it takes no lock and returns nil.
 func (p *pruner) lockContent(ctx context.Context) (*flock.Lock, error) {
 	if p.dry {
 		return nil, nil

@@ -35,7 +35,7 @@ func TestExclusiveAndShared(t *testing.T) {
 	c.Release()
 }
 
-// TestReleaseWhileProcessesStart checks that a released lock is free at once. Between fork and
+// TestReleaseWhileProcessesStart checks that a released lock is free immediately. Between fork and
 // exec, a child has copies of all descriptors of its parent.
 func TestReleaseWhileProcessesStart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")

@@ -136,7 +136,7 @@ func send(target net.Conn, client *net.TCPConn) {
 	_, err := io.Copy(target, client)
 	half, ok := target.(interface{ CloseWrite() error })
 	if err != nil || !ok || half.CloseWrite() != nil {
-		io.Copy(io.Discard, client) // if target has ended the connection, until the client has too
+		io.Copy(io.Discard, client) // the target has ended the connection: wait until the client ends it too
 	} else {
 		socket.AwaitHangup(client)
 	}

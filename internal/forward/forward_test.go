@@ -114,7 +114,7 @@ func TestFailedConnection(t *testing.T) {
 	var repaired atomic.Bool
 	p, err := Listen(0, func(ctx context.Context) (net.Conn, error) {
 		if !repaired.Load() {
-			time.Sleep(100 * time.Millisecond) // until the client has connected
+			time.Sleep(100 * time.Millisecond) // wait until the client has connected
 			return nil, errors.New("it is stopped")
 		}
 		return works(ctx)

@@ -132,7 +132,7 @@ func (a *Agent) replaceMachine(ctx context.Context, s *sandbox, onlyRunning bool
 		return nil, err
 	}
 	s.measureSent(ctx)
-	s.watchers.changed(s.id()) // before the new machine counts from 0
+	s.watchers.changed(s.id()) // report the sent bytes now, because the new machine counts from 0
 	endTransition := s.beginTransition(status)
 	return func() {
 		s.setPaused(false) // status checks it

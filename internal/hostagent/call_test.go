@@ -73,7 +73,7 @@ func newCaller(t *testing.T, a *Agent) caller {
 	return caller{hostClient(t, serve(t, a, ServeOptions{})), t}
 }
 
-// call returns the result of a call, and everything that came before it.
+// call returns the result of a call, and all messages before it.
 func (c caller) call(id, method, params string) (result, stdout, stderr, events string, err error) {
 	c.t.Helper()
 	return c.send(&hostpb.CallRequest{SandboxId: id, Method: method, Params: []byte(params)})
@@ -220,7 +220,7 @@ func TestCallRequirements(t *testing.T) {
 }
 
 // TestCallIsActivity checks that a sandbox is not paused during a call, and that the call ends when
-// its client leaves.
+// its client disconnects.
 func TestCallIsActivity(t *testing.T) {
 	h := &manualClock{now: time.Unix(1000, 0)}
 	a := openAt(t, t.TempDir(), newFakes(), h)

@@ -127,8 +127,8 @@ func TestDial(t *testing.T) {
 	}
 }
 
-// TestDialResumes checks that a connection resumes a paused sandbox, counts as activity only while
-// data flows, and ends with a client that leaves.
+// TestDialResumes checks that a connection resumes a paused sandbox and counts as activity only
+// while data flows. It must end when its client disconnects.
 func TestDialResumes(t *testing.T) {
 	f, now := newFakes(), time.Now()
 	a, err := Open(t.Context(), Options{Folder: t.TempDir(), Machines: f, Log: quiet, clock: func() time.Time { return now }})

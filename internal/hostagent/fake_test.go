@@ -237,7 +237,7 @@ func (f fake) ReadMachineFile(_ context.Context, path string, to io.Writer) erro
 	} else if !ok {
 		return fault.New(fault.NotFound, "read", path, "there is nothing")
 	}
-	_, err := io.CopyBuffer(to, struct{ io.Reader }{from}, make([]byte, 256<<10)) // in chunks, as a real connection does
+	_, err := io.CopyBuffer(to, struct{ io.Reader }{from}, make([]byte, 256<<10)) // copy in chunks, as a real connection does
 	return err
 }
 

@@ -98,7 +98,8 @@ func (a *Agent) streamContext(ctx context.Context) (stream context.Context, end 
 
 // follow sends the output of a program until the program ends, starting at a cursor. It reads the
 // next chunk only after it has sent the previous one. So for a slow client it buffers only one
-// chunk. If output was dropped meanwhile, a gap in the offsets shows the client how much it missed.
+// chunk. If output was dropped before it was read, a gap in the offsets shows the client how much
+// it missed.
 //
 // If track is set, follow records how much output the client has received. Output counts as
 // received when ackDelay has passed since it was sent, because a lost connection is noticed late. A

@@ -36,7 +36,7 @@ type Options struct {
 	// Unsupported.
 	Operations map[string]operations.RemoteOperation
 
-	clock func() time.Time // for tests; default time.Now
+	clock func() time.Time // tests set it; default time.Now
 }
 
 // DefaultEnvironment is the default of Options.Environment.

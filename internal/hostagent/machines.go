@@ -98,7 +98,7 @@ type Spec struct {
 	// client's name may be a mistake. So if the environment is not installed, Create contacts a
 	// registry only if the name includes one.
 	NamedByClient bool
-	VCPUs         int // for a template that is not flat, the VCPUs and MemoryMB of its machine
+	VCPUs         int // if the template is not flat, VCPUs and MemoryMB must be the same as for its machine
 	MemoryMB      int
 	DiskSizeMB    int // size of /workspace; a template has its own size
 }

@@ -241,7 +241,7 @@ func TestInactivityPauses(t *testing.T) {
 	}
 	h.pass(5 * time.Second)
 	reap(t, a, "b")
-	if ids, _ := reported(t, a, second); len(ids) != 1 { // the cursor second acknowledges only the earlier pause
+	if ids, _ := reported(t, a, second); len(ids) != 1 { // this cursor acknowledges only the earlier pause
 		t.Errorf("reported %v", ids)
 	}
 	if err := pause(t, a, "b"); err != nil {

@@ -54,7 +54,7 @@ func (a *Agent) pauseInactive(ctx context.Context, s *sandbox) error {
 		return err
 	}
 	err := a.pauseMachine(ctx, s)
-	if fault.KindOf(err) == fault.Precondition { // the machine has ended meanwhile
+	if fault.KindOf(err) == fault.Precondition { // the machine has already ended
 		return nil
 	}
 	return err

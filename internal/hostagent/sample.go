@@ -147,7 +147,7 @@ func (w *sampler) query(ctx context.Context) {
 	w.of.setSent(u)
 	w.add(r, w.agent.options.clock(), u)
 	w.queried = w.at
-	w.used, w.usedAtQuery, _ = processorTimes(u) // after the response, so that the query itself does not count as activity
+	w.used, w.usedAtQuery, _ = processorTimes(u) // measured after the response, so that the query itself does not count as activity
 }
 
 // add adds a sample to the metrics.

@@ -99,7 +99,7 @@ func TestIdleMachineIsNotQueried(t *testing.T) {
 	if last := points[len(points)-1]; asked != 2 || last.CPU != 0 {
 		t.Errorf("after activity: got %d samples of usage: %+v", asked, last)
 	}
-	works(supervisor, 10*time.Millisecond) // as for a snapshot: the disks may have changed
+	works(supervisor, 10*time.Millisecond) // a snapshot makes the supervisor work, and may change the disks
 	for range int(queryWithin/sampleEvery) - 2 {
 		sample()
 	}

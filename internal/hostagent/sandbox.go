@@ -26,7 +26,7 @@ type sandbox struct {
 	mu            sync.Mutex
 	rec           record
 	busy          int           // number of calls in progress.
-	looking       int           // the same for passive calls, which do not count as activity.
+	looking       int           // number of passive calls in progress, which do not count as activity.
 	saved         bool          // the file contains the current record.
 	gone          bool          // the sandbox was destroyed or became a template.
 	paused        bool          // last known state. If set, the sandbox uses neither memory nor processors.
@@ -38,7 +38,7 @@ type sandbox struct {
 	awaited       bool          // awaitEnd waits for the end of the machine.
 	useReport     *time.Timer   // will report the last activity, and sent, to the watchers. Nil if no report is pending.
 	useReportAt   time.Time     // when useReport fires.
-	sent          sent          // by the machine, at its last answer.
+	sent          sent          // number of bytes that the machine had sent when it last answered.
 
 	// report is the sequence number of the report that the sandbox was paused automatically, or 0
 	// if there was no report. It is protected by Agent.reporting.

@@ -16,8 +16,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-// TestSentBytes checks that watchers get the number of sent bytes of a running sandbox, and what a
-// machine has sent just before a pause.
+// TestSentBytes checks that watchers get the number of sent bytes of a running sandbox, including
+// the bytes that a machine sends just before a pause.
 func TestSentBytes(t *testing.T) {
 	f := newFakes()
 	var bytes atomic.Int64
@@ -70,8 +70,9 @@ func TestSentBytes(t *testing.T) {
 	}
 }
 
-// TestSentBeforeReset checks that watchers get what a machine has sent just before a reset replaces
-// it. Otherwise a team could reset its sandboxes often, and send without limit.
+// TestSentBeforeReset checks that watchers get the bytes that a machine has sent just before a
+// reset replaces the machine. Otherwise a team could reset its sandboxes often, and send without
+// limit.
 func TestSentBeforeReset(t *testing.T) {
 	f := newFakes()
 	var bytes, since atomic.Int64

@@ -35,7 +35,7 @@ const (
 	neverCompress   = 1 << 30  // turns off compression, which would delay files and output.
 	maxStreams      = 1000     // per connection.
 	streamBuffer    = 1 << 20  // bytes that a stream can receive ahead.
-	sharedBuffer    = 64 << 20 // bytes that a connection can receive ahead: many slow streams leave room for others.
+	sharedBuffer    = 64 << 20 // bytes that a connection can receive ahead; large, so that slow streams do not block other streams.
 	headerTimeout   = 10 * time.Second
 	idleTimeout     = 5 * time.Minute
 	shutdownTimeout = 5 * time.Second // for calls in progress during the shutdown

@@ -11,8 +11,8 @@ import (
 	hostpb "github.com/pyro-mcp/pyro/internal/gen/host/v1"
 )
 
-// Watch sends the states of all sandboxes, and then each change. It ends when the client leaves or
-// the host agent shuts down.
+// Watch sends the states of all sandboxes, and then each change. It ends when the client
+// disconnects or the host agent shuts down.
 func (h hostService) Watch(ctx context.Context, req *connect.Request[hostpb.WatchRequest], to *connect.ServerStream[hostpb.WatchResponse]) error {
 	const op = "watch sandboxes"
 	a := h.agent
@@ -23,7 +23,7 @@ func (h hostService) Watch(ctx context.Context, req *connect.Request[hostpb.Watc
 	if s, err := a.find(w.only); err == nil {
 		s.measureSent(ctx)
 	}
-	for _, s := range a.all() { // changes meanwhile are in w, because w was added before
+	for _, s := range a.all() { // w already receives the changes during this loop
 		w.change(s.id())
 	}
 	for synced := false; ; {
@@ -118,8 +118,8 @@ func (s *sandbox) await() (id string, ok bool) {
 }
 
 // reportUseAfter is the delay until watchers get the time of an activity, or the number of sent
-// bytes. All activities meanwhile share one message. reportSoon is the delay if a client watches
-// only this sandbox, because a person probably looks at it.
+// bytes. All activities during the delay share one message. reportSoon is the delay if a client
+// watches only this sandbox, because a person probably looks at it.
 const (
 	reportUseAfter = 10 * time.Second
 	reportSoon     = 2 * time.Second
@@ -194,7 +194,7 @@ func (all *watchers) drop(w *watcher) {
 	all.mu.Unlock()
 }
 
-// watch reports whether anybody watches a sandbox, and whether somebody watches only this one.
+// watch reports whether a client watches a sandbox, and whether a client watches only this sandbox.
 func (all *watchers) watch(id string) (any, only bool) {
 	all.mu.Lock()
 	defer all.mu.Unlock()

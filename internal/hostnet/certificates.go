@@ -25,7 +25,7 @@ var trustVariables = []string{
 }
 
 type certificate struct {
-	sum [sha256.Size]byte // of the DER form
+	sum [sha256.Size]byte // hash of the DER form
 	der []byte
 	ca  *x509.Certificate
 }

@@ -32,7 +32,7 @@ type Settings struct {
 	All []Setting
 
 	certificates []certificate
-	mirrors      map[string]string // by the name of the archive, such as debian
+	mirrors      map[string]string // mirrors by the name of the archive, such as debian
 	npm          []string          // lines of npm's configuration
 	apt          []string          // lines of apt's configuration
 }

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-// pip finds the indexes of pip. Other tools for Python, such as uv, get the same.
+// pip finds the indexes of pip. Other tools for Python, such as uv, get the same settings.
 func (s *search) pip() {
 	var file []entry
 	path := ""

@@ -57,8 +57,8 @@ func sameCause(a, b error) bool {
 	return errors.As(a, &x) && errors.As(b, &y) && x.Op != "" && x.Op == y.Op && x.Subject == y.Subject
 }
 
-// CauseOf returns the cause of an error from a driver's method Prove, for texts that already name
-// the level.
+// CauseOf returns the cause of an error from a driver's method Prove. Use it in texts that already
+// contain the level, because the error itself contains the level too.
 func CauseOf(err error, level machine.Isolation) error {
 	var f *fault.Error
 	if errors.As(err, &f) && f.Subject == string(level) && f.Err != nil {

@@ -41,8 +41,8 @@ type Thawer interface {
 type Layerer interface {
 	// AddLayers adds the empty layers in the files root and volume. From then on the machine writes
 	// to these layers, and the layers below never change again. If a path is empty, that disk does
-	// not change. AddLayers changes both disks at once or, if there is an error, neither. The
-	// layers below are consistent if the file systems were frozen during the call.
+	// not change. AddLayers changes both disks or, if there is an error, neither. The layers below
+	// are consistent if the file systems were frozen during the call.
 	AddLayers(ctx context.Context, root, volume string) error
 }
 

@@ -79,7 +79,7 @@ type Features struct {
 var ErrOutOfMemory = errors.New("the machine exceeded its memory, and the host's kernel killed it")
 
 // Driver starts machines of one isolation level. It is safe for concurrent use, even by many
-// processes at once.
+// processes at the same time.
 type Driver interface {
 	// Isolation is the isolation level of the driver's machines.
 	Isolation() Isolation
@@ -147,7 +147,8 @@ type Machine interface {
 	// Err returns the reason why the machine ended. It is nil before Done is closed, and after
 	// Close has ended the machine.
 	Err() error
-	// Close ends the machine at once and returns when all of its processes are gone. Idempotent.
+	// Close ends the machine immediately and returns when all of its processes are gone.
+	// Idempotent.
 	Close() error
 }
 

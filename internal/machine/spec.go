@@ -38,9 +38,10 @@ type Spec struct {
 	// owner thaws the machine, see [Thawer]. Before that the owner renews the machine, as after any
 	// start.
 	//
-	// Several machines can start from one folder, even at once. The driver only reads the folder.
-	// The caller can remove it after Start has returned. If the folder is damaged, Start fails with
-	// kind Corrupt. If the shape, pyro or the host differs, Start fails with kind Precondition.
+	// Several machines can start from one folder, even at the same time. The driver only reads the
+	// folder. The caller can remove it after Start has returned. If the folder is damaged, Start
+	// fails with kind Corrupt. If the shape, pyro or the host differs, Start fails with kind
+	// Precondition.
 	Saved string
 
 	// Progress is called with the steps of work that only a first start does. It can be nil.

@@ -11,7 +11,7 @@ type Arg struct {
 	Name     string
 	Required bool
 	schema   *jsonschema.Schema
-	alias    string // also accepted as the name, but not announced
+	alias    string // another accepted name, which is not announced
 }
 
 // Schema returns the JSON schema of the argument.
@@ -26,7 +26,8 @@ func String(name, description string, options ...string) Arg {
 	return Arg{Name: name, schema: s}
 }
 
-// Integer declares an integer argument from least to most. If most is 0, there is no upper limit.
+// Integer declares an integer argument with a minimum and a maximum. If the maximum is 0, there is
+// no upper limit.
 func Integer(name, description string, least, most int) Arg {
 	s := &jsonschema.Schema{Type: "integer", Description: description, Minimum: new(float64(least))}
 	if most > 0 {
@@ -45,7 +46,8 @@ func Strings(name, description string) Arg {
 	return Arg{Name: name, schema: &jsonschema.Schema{Type: "array", Description: description, Items: &jsonschema.Schema{Type: "string"}}}
 }
 
-// Integers declares an argument that is an array of integers from least to most.
+// Integers declares an argument that is an array of integers, with a minimum and a maximum for
+// each.
 func Integers(name, description string, least, most int) Arg {
 	return Arg{Name: name, schema: &jsonschema.Schema{Type: "array", Description: description, Items: Integer("", "", least, most).schema}}
 }

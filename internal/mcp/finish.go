@@ -13,7 +13,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/socket"
 )
 
-// endTimeout is how long cancelled calls have to answer after the end of the input.
+// endTimeout limits the wait for the answers of cancelled calls after the end of the input.
 const endTimeout = 30 * time.Second
 
 // requests stores the ids of the requests on a connection that have no response yet.
@@ -34,7 +34,7 @@ func (r *requests) received(message jsonrpc.Message) {
 	defer r.mu.Unlock()
 	switch m := message.(type) {
 	case *jsonrpc.Request:
-		if m.IsCall() && m.Method != "subscriptions/listen" { // its response comes at the end of the connection
+		if m.IsCall() && m.Method != "subscriptions/listen" { // a subscription gets its response at the end of the connection
 			r.calls[m.ID] = true
 		}
 	case *jsonrpc.Response:
@@ -72,8 +72,8 @@ func (r *requests) open() (calls, questions []jsonrpc.ID) {
 	return slices.Collect(maps.Keys(r.calls)), slices.Collect(maps.Keys(r.questions))
 }
 
-// finish waits until the calls of a client that has closed its input are answered, while the client
-// reads. It cancels calls that run for too long.
+// finish waits until all calls are answered, after the client has closed its input. It cancels
+// calls that run for too long, and all calls when the client stops reading.
 func (s *stdio) finish() {
 	if s.await(s.patience) {
 		return

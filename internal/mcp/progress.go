@@ -70,7 +70,7 @@ func (p *reporter) report(message string) {
 	p.last = message
 }
 
-// Write reports the output of a command. It reports at once, or a second after the last report.
+// Write reports the output of a command. It reports immediately, or a second after the last report.
 func (p *reporter) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

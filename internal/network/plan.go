@@ -15,7 +15,7 @@ const MTU = 65520
 type Plan struct {
 	MAC        net.HardwareAddr // of the machine
 	GatewayMAC net.HardwareAddr
-	Address    netip.Prefix // of the machine, with the network's prefix length
+	Address    netip.Prefix // address of the machine, with the network's prefix length
 	Gateway    netip.Addr   // the default route, and the name server
 	Address6   netip.Prefix
 	Gateway6   netip.Addr

@@ -46,7 +46,7 @@ var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
 // splice copies data between a and b in both directions until both directions have ended, then
 // closes a and b. It also forwards half-closes and resets. It returns the number of bytes copied
-// from a to b and from b to a. It adds them to totalForth and totalBack at once.
+// from a to b and from b to a. It adds them to totalForth and totalBack while it copies.
 func splice(a, b stream, totalForth, totalBack *atomic.Int64) (forth, back int64) {
 	done := make(chan struct{})
 	go func() {

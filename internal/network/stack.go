@@ -292,7 +292,7 @@ func (s *Stack) Close() error {
 	return nil
 }
 
-// abort waits for all goroutines. Meanwhile it aborts endpoints, including connections whose
+// abort waits for all goroutines. Until then it aborts endpoints, including connections whose
 // handshake the machine has not completed.
 func (s *Stack) abort() {
 	ended := make(chan struct{})

@@ -47,7 +47,7 @@ func (s *Stack) acceptTCP(r *tcp.ForwarderRequest) {
 		}
 		return newGuestStream(&queue, ep), true
 	}
-	if to.Port() == dnsPort { // for any destination, so that our resolver gets all DNS queries
+	if to.Port() == dnsPort { // our resolver gets all DNS queries, for any destination
 		if guest, ok := answer(); ok {
 			s.serveNames(guest)
 		}

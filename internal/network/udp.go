@@ -155,7 +155,8 @@ func (s *Stack) forwardUDP(guest *gonet.UDPConn, rec Record) {
 func end(c net.Conn) { c.SetDeadline(time.Unix(1, 0)) }
 
 // copyDatagrams copies datagrams in one direction and calls the callback for each datagram. It
-// returns the number of bytes, and adds each datagram to total at once.
+// returns the number of bytes. It adds each datagram to the parameter total when it has copied the
+// datagram.
 func copyDatagrams(to, from net.Conn, received func(), total *atomic.Int64) (passed int64) {
 	datagram := make([]byte, maxDatagram)
 	for {

@@ -13,12 +13,12 @@ import (
 	"github.com/pyro-mcp/pyro/internal/rpc"
 )
 
-// Machine is the state that an operation needs the machine of its workspace to be in. Other hosts
-// can't call operations with the zero value, see [RemoteOperations].
+// Machine is the state of a workspace's machine that an operation needs. Other hosts can't call
+// operations with the zero value, see [RemoteOperations].
 type Machine int
 
-// Values of Machine. Operations with the value local use files of the host, change its other
-// workspaces, or need its operator.
+// Values of Machine. An operation with the value local uses files of the host, changes other
+// workspaces, or must be called by the operator of the host.
 const (
 	local           Machine = iota
 	NeedsRecords            // only records and disks: the machine can be in any state
@@ -26,7 +26,7 @@ const (
 	ReplacesMachine         // it ends the machine and starts another one
 )
 
-// remote returns the operation, callable from other hosts. The operation must have the parameter
+// remote returns the operation as one that other hosts can call. It must have the parameter
 // workspace_id, and must not use files of the host.
 func (o Operation) remote(needs Machine) Operation {
 	o.needs = needs

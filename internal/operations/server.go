@@ -21,7 +21,7 @@ type Profile string
 // The profiles.
 const (
 	ProfileVMRun         Profile = "vm-run"         // vm_run alone
-	ProfileWorkspaceCore Profile = "workspace-core" // for work on files; start with this one
+	ProfileWorkspaceCore Profile = "workspace-core" // the tools for work on files; a good first choice
 	ProfileWorkspaceFull Profile = "workspace-full" // everything
 )
 
@@ -101,8 +101,8 @@ func tools(p *pyro.Pyro, profile Profile, project string) (all []mcp.Tool) {
 }
 
 // Run serves one client on a pair of streams. When the input ends, Run finishes the calls in
-// progress. When nothing reads out any more, or ctx ends, it cancels them. Workspaces, with their
-// services and shells, keep running.
+// progress. When no process reads the output any more, or ctx ends, it cancels them. Workspaces,
+// with their services and shells, keep running.
 func (s *Server) Run(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	return s.server.ServeStdio(ctx, in, out)
 }

@@ -28,7 +28,8 @@ func Mark(r *http.Request) {
 	}
 }
 
-// Handler calls next with a context of Context if the request has the header.
+// Handler calls the next handler. If the request has the header, it marks the context as [Context]
+// does.
 func Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if Marked(r) {

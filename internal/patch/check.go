@@ -16,7 +16,7 @@ type check struct {
 	seen    map[string]*Entry // Results of Stat. An element is nil if there is no entry.
 	vacated map[string]bool   // Paths that the patch deletes or renames.
 	now     map[string]*node  // Files and links that the patch has written so far.
-	held    int               // Total size of the content in now, in bytes.
+	held    int               // Total size of the new content so far, in bytes.
 	steps   int               // Number of comparisons left, see maxSteps.
 }
 

@@ -133,8 +133,8 @@ func TestDeletedBinaryFile(t *testing.T) {
 	}
 }
 
-// TestPatchForOtherTree applies patches to trees for which they were not created. If both git
-// and Check accept a patch, their results must be equal.
+// TestPatchForOtherTree applies each patch to another tree than the one that it was created for. If
+// both git and Check accept a patch, their results must be equal.
 func TestPatchForOtherTree(t *testing.T) {
 	difftest.NeedsGit(t)
 	var both, neither, gits, ours int

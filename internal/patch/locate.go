@@ -9,8 +9,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// maxSteps limits the number of line comparisons for all hunks of a patch. That number takes about
-// two seconds. The limit protects against patches that would take hours.
+// maxSteps limits the number of line comparisons for all hunks of a patch. So many comparisons take
+// about two seconds. The limit protects against patches that would take hours.
 const maxSteps = 100 << 20
 
 // patching is the state of applying hunks to one file.
@@ -196,7 +196,7 @@ func (p *patching) apply(k *hunk, at int, old lines) {
 	}
 }
 
-// keep copies the old lines before the index until to out.
+// keep copies the old lines up to an index to the output.
 func (p *patching) keep(until int) {
 	if p.done < until {
 		p.put(p.lines.text[p.lines.spans[p.done].from:p.lines.spans[until-1].to])
@@ -204,7 +204,7 @@ func (p *patching) keep(until int) {
 	}
 }
 
-// put appends lines to out. If the previous line has no line break, put adds one.
+// put appends lines to the output. If the previous line has no line break, put adds one.
 func (p *patching) put(text []byte) {
 	if b := p.out.Bytes(); len(b) > 0 && b[len(b)-1] != '\n' {
 		p.out.Write(p.ending())

@@ -31,9 +31,10 @@ func names(name, path string) bool { return name == path || strings.HasSuffix(na
 // both returns the name of a file that is not renamed. If the patch has a "diff --git" line, that
 // line shows the length of the prefixes.
 //
-// Otherwise a/ and b/ are prefixes. First components that differ are also prefixes if the rest of
-// the names is equal. If more differs, the result is the new name. However, if one of the two names
-// is the beginning of the other, such as "x" and "x~", the result is the shorter name.
+// Otherwise both removes the prefixes a/ and b/. If the two names differ only in their first
+// components, it removes these components. If the names still differ, the result is the new name.
+// But if the new name begins with the old name, as "x~" begins with "x", the result is the old
+// name.
 func (h *header) both() string {
 	switch {
 	case h.old == "" && h.new == "", h.common != "" && names(h.old, h.common) && names(h.new, h.common):

@@ -76,7 +76,7 @@ type Tree interface {
 // Plan is the result of checking a patch. The operations must be executed in order.
 type Plan struct {
 	Operations []Operation
-	Files      []File // in the order of the patch
+	Files      []File // files in the order of the patch
 	Summary    Summary
 }
 

@@ -35,15 +35,15 @@ const (
 // Options configure a Handler. All fields but Domains are required.
 type Options struct {
 	Control *control.Control
-	Domains []string // in addition to localhost, in lower case
+	Domains []string // domains in addition to localhost, in lower case
 	Log     *slog.Logger
 	Secure  func(*http.Request) bool   // reports whether the client uses TLS
 	Address func(*http.Request) string // returns the address of the client
-	// Proxied reports whether a trusted proxy can have sent a request. The headers X-Forwarded-*
-	// are ignored in other requests.
+	// Proxied reports whether a request can come from a trusted proxy. The headers X-Forwarded-* of
+	// other requests are ignored.
 	Proxied func(*http.Request) bool
 	// Limit reports whether a client may send another request now. If not, it returns how long the
-	// client must wait. by is zero if the client has not proved that it may open a preview.
+	// client must wait. The actor is zero if the client has not proved that it may open a preview.
 	Limit func(r *http.Request, by control.Actor) (wait time.Duration, ok bool)
 }
 
@@ -151,7 +151,7 @@ func visitOf(ctx context.Context) *visit {
 	return v
 }
 
-// pass returns the proofs in a request that it may open a preview.
+// pass returns the credentials of a request for a preview.
 func (h *Handler) pass(r *http.Request) control.PreviewPass {
 	p := control.PreviewPass{Address: h.Address(r), Link: secret.New(r.URL.Query().Get(linkParameter))}
 	if key, ok := ownKey(r.Header); ok {

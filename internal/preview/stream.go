@@ -72,7 +72,7 @@ func (u upgrading) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	s := &socket{Conn: conn, streams: u.streams}
 	s.stop = context.AfterFunc(u.streams.closing, s.goAway)
-	return s, buffered, nil // the head of the answer goes through buffered, past the frames
+	return s, buffered, nil // the head of the answer is written to buffered, so the parser of frames does not see it
 }
 
 func isWebSocket(r *http.Request) bool {

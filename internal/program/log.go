@@ -102,7 +102,7 @@ func (l *Log) ReadRaw(cursor int64, limit int) Piece {
 	return p
 }
 
-// pieceOf builds a Piece from the bytes that start at the offset from.
+// pieceOf builds a Piece from bytes of a log. The parameter from is the offset of the first byte.
 func pieceOf(data []byte, cursor, from, end int64, chars int, ended bool) Piece {
 	p := Piece{From: from, Dropped: max(0, from-max(cursor, 0))}
 	if cursor > end {
@@ -193,9 +193,9 @@ func (l *Log) Wait(ctx context.Context, cursor int64) error {
 	}
 }
 
-// WaitIdle waits until no bytes have been written for the time idle, which starts at the call. It
-// also returns if at least much bytes are available after the cursor, or if the log is complete. It
-// returns an error only if ctx is cancelled.
+// WaitIdle waits until no bytes have been written for a time, which starts at the call. It also
+// returns if enough bytes are available after the cursor, or if the log is complete. The parameter
+// much is the number of bytes that are enough. It returns an error only if ctx is cancelled.
 func (l *Log) WaitIdle(ctx context.Context, cursor int64, idle time.Duration, much int) error {
 	called := time.Now()
 	for {

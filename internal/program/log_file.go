@@ -240,7 +240,7 @@ func readOnce(path string) ([]byte, int64, error) {
 	if _, err := io.Copy(&content, now); err != nil {
 		return nil, 0, err
 	}
-	// If the file was rotated meanwhile, parts might be missing.
+	// If the file was rotated during the read, parts might be missing.
 	again, err := os.Open(path)
 	if err != nil {
 		return nil, 0, errRotated

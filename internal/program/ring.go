@@ -32,7 +32,7 @@ func (r *ring) Start() uint64 {
 
 // Write appends b. It keeps only the last limit bytes.
 func (r *ring) Write(b []byte) {
-	if skip := len(b) - r.limit; skip > 0 { // skip bytes that would be dropped at once
+	if skip := len(b) - r.limit; skip > 0 { // skip bytes that this call itself would drop
 		r.end += uint64(skip)
 		b = b[skip:]
 	}

@@ -38,7 +38,7 @@ const (
 )
 
 // CreateSharedLog creates a log that keeps only its last bytes, at most limit of them. If possible,
-// it allocates the whole file at once.
+// it allocates the whole file in advance.
 func CreateSharedLog(path string, limit int64) (*SharedLog, error) {
 	if limit < 1 || limit > sharedMost {
 		return nil, fmt.Errorf("a log of %d bytes: it must be 1 to %d", limit, sharedMost)
@@ -183,8 +183,8 @@ func (l *SharedLog) Take(chars int) (Piece, error) {
 	}
 }
 
-// Advance moves the shared cursor to another offset. It returns false if the cursor was not at the
-// offset from.
+// Advance moves the shared cursor to another offset. It returns false, and changes nothing, if the
+// cursor is not at the first offset.
 func (l *SharedLog) Advance(from, to int64) bool {
 	return l.word(sharedCursor).CompareAndSwap(from, to)
 }

@@ -21,7 +21,7 @@ import (
 // ignored. Nested checkouts have their own rules. The zero value ignores nothing.
 type Ignored struct {
 	folder    string
-	checkouts map[string]matcher // by the path of the checkout's root; "" is the checkout that contains the directory itself
+	checkouts map[string]matcher // rules by the path of the checkout's root; "" is the checkout that contains the directory itself
 }
 
 // matcher decides which paths of one checkout are ignored. Paths are relative to the root of the

@@ -160,7 +160,8 @@ func madeRepositories(t *testing.T) string {
 	return dir
 }
 
-// script runs a script in a folder, with the home folder home, and returns its output.
+// script runs a script in a folder and returns its output. The parameter home is the home folder of
+// the script.
 func script(t *testing.T, dir, home, text string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("bash", append([]string{"-c", text}, args...)...)

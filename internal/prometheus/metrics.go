@@ -43,7 +43,7 @@ type Histogram struct {
 	labels     []string
 
 	mu     sync.Mutex
-	series map[string]*series // by the text of the labels
+	series map[string]*series // series by the text of their labels
 }
 
 type series struct {

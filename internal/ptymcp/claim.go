@@ -57,7 +57,7 @@ type leaseResult struct {
 	leaseFields
 }
 
-// leasing returns a tool that changes claims with the function change.
+// leasing returns a tool that calls a function to change claims.
 func (s *Server) leasing(tool string, change func(ctx context.Context, req leaseRequest) error) func(context.Context, leaseRequest, func(string)) (*leaseResult, error) {
 	return func(ctx context.Context, req leaseRequest, _ func(string)) (*leaseResult, error) {
 		info, err := s.use(req.target, observes(tool))

@@ -72,7 +72,7 @@ func (k *killing) round(t *testing.T, kind int) {
 	}
 	k.readAll(t, k.moment())
 	switch kind {
-	case 0: // at a random time
+	case 0: // kill it at a random time
 		stop := time.AfterFunc(k.moment(), func() { cmd.Process.Kill() })
 		for k.readAll(t, time.Minute) {
 		}

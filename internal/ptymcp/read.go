@@ -40,8 +40,8 @@ func (s *Server) chars(asked *int) int {
 	return *asked
 }
 
-// patience returns how long a call waits. It returns the requested time, or byDefault if there is
-// none. The time is limited to READ_UNTIL_MAX_MS.
+// patience returns how long a call waits. It returns the requested time or, if there is none, the
+// default. The time is limited to READ_UNTIL_MAX_MS.
 func (s *Server) patience(asked *int64, byDefault time.Duration) time.Duration {
 	if asked != nil {
 		byDefault = time.Duration(*asked) * time.Millisecond
@@ -160,7 +160,7 @@ func (r *reader) take(ctx context.Context, chars int, patience time.Duration) (p
 	}
 }
 
-// wait waits as the request says. If the session ended meanwhile, wait also updates its state.
+// wait waits as the request says. If the session ends during the wait, wait also updates its state.
 func (r *reader) wait(ctx context.Context, req session.Request) error {
 	req.Op, req.Stream = session.OpWait, r.stream
 	a, err := r.info.Ask(ctx, req)

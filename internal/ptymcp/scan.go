@@ -81,7 +81,7 @@ func (e *expression) find(text []byte) []int {
 // state is a state of the automaton: the active instructions and the previous character.
 type state struct {
 	pcs    []uint32
-	prev   rune      // previous character, or one of the same class; -1: the beginning of the text
+	prev   rune      // the previous character, or a representative of its class; -1 at the beginning of the text
 	ascii  [128]edge // edges by the next character
 	others map[rune]edge
 }

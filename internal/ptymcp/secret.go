@@ -146,7 +146,7 @@ func readSecret(path string) (v secret.Value, err error) {
 }
 
 // askSecret asks a person to type a secret in a terminal, because MCP forbids asking for secrets in
-// a client. It returns at once if the person has typed one since the last call.
+// a client. It returns immediately if the person has typed one since the last call.
 func askSecret(ctx context.Context, info session.Info, why string) error {
 	how := "pyro pty send-secret " + info.ID
 	if typed, err := info.Folder.ConsumeTyped(); typed || err != nil {

@@ -36,8 +36,8 @@ func passwordFile(t *testing.T) string {
 const asks = `sleep 0.2; stty size >/dev/null; read -rsp 'Password: ' p; echo; echo "got $p"; printf '%s' "${p:0:9}"; printf '%s\n' "${p:9}"; printf '%s' "$p" | base64
 [ "$(printf '%s' "$p" | sha256sum)" = '0815bc20c700c34825297362dfc800de5c939e8087f95576809584929a660d4e  -' ] && echo right; cat`
 
-// TestSecretIsHidden sends a secret to a program, and checks that no way to see output shows the
-// secret.
+// TestSecretIsHidden sends a secret to a program. It checks that no tool that returns output shows
+// the secret.
 func TestSecretIsHidden(t *testing.T) {
 	for _, backend := range []string{"subprocess", "tmux"} {
 		t.Run(backend, func(t *testing.T) {

@@ -245,7 +245,7 @@ func (s *Server) summaries(ctx context.Context, of func(session.Info) bool) ([]s
 			continue
 		}
 		st, err := describe(ctx, info, shared(info, all, leases))
-		if fault.KindOf(err) == fault.NotFound { // the session was closed meanwhile
+		if fault.KindOf(err) == fault.NotFound { // another client has closed the session
 			continue
 		}
 		if err != nil {

@@ -155,8 +155,8 @@ func unlessEOF(err error) error {
 	return err
 }
 
-// enter types input that leads to the state next. It stores that state before it types. So after a
-// crash the stored state may contain too much input, but never too little.
+// enter types input. The parameter next is the state after the input, and enter stores it before it
+// types. So after a crash the stored state may contain too much input, but never too little.
 func (t *typedState) enter(ctx context.Context, info session.Info, next danger.Typed, what session.Request) error {
 	if all := t.with(next); all != t.typed {
 		if err := t.keep(all); err != nil {
@@ -170,7 +170,7 @@ func (t *typedState) enter(ctx context.Context, info session.Info, next danger.T
 	return err
 }
 
-// keep replaces the stored state with next.
+// keep replaces the stored state.
 func (t *typedState) keep(next entries) error {
 	text, err := json.Marshal(next)
 	if err != nil {

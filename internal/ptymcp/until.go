@@ -119,7 +119,7 @@ func (s *Server) expect(ctx context.Context, info session.Info, req untilRequest
 				return nil, context.Cause(ctx)
 			}
 			if !r.log.Advance(cursor, p.From+int64(end)) {
-				continue // another client has read output meanwhile
+				continue // another client has read output during the search
 			}
 			limit := r.log.Limit()
 			text, cut := last(p.Data[:end], chars)

@@ -158,7 +158,8 @@ func (w *world) object(t testing.TB, tool string, a args) (object map[string]any
 	return object
 }
 
-// refused calls a tool. The call must fail with the given kind, and its error must contain says.
+// refused calls a tool. The call must fail with the given kind, and its error must contain the
+// given text.
 func (w *world) refused(t testing.TB, tool string, a args, kind fault.Kind, says string) {
 	t.Helper()
 	raw, err := w.try(t, tool, a)

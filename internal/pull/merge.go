@@ -76,7 +76,7 @@ func (p *planner) equalInWorkspace(c diff.Change) (bool, error) {
 // mergeLines merges the lines of the three versions of a file. merged is nil if one of them is not
 // text.
 func (p *planner) mergeLines(c diff.Change) (merged []byte, marked bool, err error) {
-	var texts [3][]byte // of the host, the baseline and the workspace
+	var texts [3][]byte // texts of the host, the baseline and the workspace
 	for i, open := range []func() (io.ReadCloser, error){
 		func() (io.ReadCloser, error) {
 			return openBeneath(p.sides.Folder, c.Path, unix.O_RDONLY|unix.O_NONBLOCK)

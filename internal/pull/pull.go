@@ -181,7 +181,7 @@ func (p *planner) decide(c diff.Change) (result Result, conflict string, err err
 		return Unchanged, "", err
 	}
 	if c.Status == diff.Deleted && (c.Kind == diff.Directory) != (host.kind == diff.Directory) {
-		return Unchanged, "", nil // the entry is gone on the host too, which has something else
+		return Unchanged, "", nil // the host has removed the entry too, and has another one at this path
 	}
 	same, err := p.equalsBaseline(host, c)
 	if err != nil {

@@ -37,7 +37,7 @@ type words struct {
 // world is a server that has methods for tests.
 type world struct {
 	*Server
-	began, ended chan error    // for each call of wait or print: nil when it starts, then its error
+	began, ended chan error    // receives two values for each call of wait or print: nil at its start, and its error at its end
 	finish       chan struct{} // ends calls of work, which also use began
 }
 

@@ -18,7 +18,7 @@ type Listener struct {
 }
 
 // Run calls a method within this process. It checks the params as a server does, except that the
-// parameters stream and window are unknown. Run returns when to has received everything.
+// parameters stream and window are unknown. Run returns when the Listener has received everything.
 func (m Method) Run(ctx context.Context, params json.RawMessage, to Listener) (any, error) {
 	params, o, err := m.split(params)
 	if err != nil {

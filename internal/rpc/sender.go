@@ -29,7 +29,7 @@ func newSender() *sender {
 	return o
 }
 
-// write writes messages until last or gone is closed.
+// write writes messages until one of the channels last and gone is closed.
 func (o *sender) write(to io.Writer) error {
 	defer close(o.written)
 	for {

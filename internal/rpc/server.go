@@ -90,8 +90,8 @@ func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser
 	return nil
 }
 
-// finish waits for the running calls of a client that has closed its input, while the client reads.
-// It returns the reason why the calls that still run must end.
+// finish waits for the running calls of a client that has closed its input. It stops waiting if the
+// client stops reading. It returns the reason why the calls that still run must end.
 func (c *client) finish(out io.Writer) error {
 	c.mu.Lock()
 	for _, call := range c.calls {

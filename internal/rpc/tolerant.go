@@ -7,10 +7,10 @@ import (
 	"strconv"
 )
 
-// Tolerant returns a JSON value with integral numbers, such as 30.0 and 3e1, as integers: some
-// clients know no integers, and Go does not decode 30.0 as one. If the value is an object, the
-// result has no fields that are null, because null means a missing field. It returns invalid JSON
-// unchanged.
+// Tolerant returns a JSON value with integral numbers, such as 30.0 and 3e1, as integers. Some
+// clients have no integers, and Go does not decode 30.0 as an integer. If the value is an object,
+// the result has no fields that are null, because null means a missing field. It returns invalid
+// JSON unchanged.
 func Tolerant(value []byte) []byte {
 	if !json.Valid(value) {
 		return value

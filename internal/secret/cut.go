@@ -12,7 +12,7 @@ type Cut struct {
 	Passed []byte   `json:"passed,omitempty"` // beginning of a possible value, already written
 	Held   []byte   `json:"held,omitempty"`
 	Hide   []Span   `json:"hide,omitempty"`   // parts of Held to redact
-	Inside []bool   `json:"inside,omitempty"` // for each byte of Held: whether the byte belongs to a control sequence
+	Inside []bool   `json:"inside,omitempty"` // tells for each byte of Held whether it belongs to a control sequence
 	Seq    sequence `json:"seq,omitzero"`
 }
 

@@ -12,7 +12,7 @@ import (
 
 // TestCut checks that redaction does not change if another writer continues the stream. It cuts the
 // stream at every position.
-func TestCut(t *testing.T) { synctest.Test(t, testCut) } // in synctest, so that holdTimeout never passes
+func TestCut(t *testing.T) { synctest.Test(t, testCut) } // runs in synctest, so that holdTimeout never passes
 
 func testCut(t *testing.T) {
 	random := testenv.Rand(t, 7)

@@ -222,7 +222,7 @@ func streamed(r *Redactor, text string) string {
 
 // TestCutAnywhere checks that the redaction of a stream does not depend on how the stream is split
 // into writes.
-func TestCutAnywhere(t *testing.T) { synctest.Test(t, testCutAnywhere) } // in synctest, so that holdTimeout never passes
+func TestCutAnywhere(t *testing.T) { synctest.Test(t, testCutAnywhere) } // runs in synctest, so that holdTimeout never passes
 
 func testCutAnywhere(t *testing.T) {
 	random := testenv.Rand(t, 3)

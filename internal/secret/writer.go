@@ -28,7 +28,7 @@ type Writer struct {
 	breaks int    // number of consecutive line end characters.
 	held   []byte // bytes that were not written yet.
 	hide   []Span // parts of held to redact.
-	inside []bool // for each byte of held: whether the byte belongs to a control sequence.
+	inside []bool // tells for each byte of held whether it belongs to a control sequence.
 	seq    sequence
 	timer  *time.Timer
 	err    error

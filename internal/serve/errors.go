@@ -19,7 +19,7 @@ import (
 // Error is the body of a failed request.
 type Error struct {
 	status int
-	retry  time.Duration // after which the client can try again; 0: unknown
+	retry  time.Duration // time until the client can try again; 0: unknown
 	Detail Detail        `json:"error"`
 }
 

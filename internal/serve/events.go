@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	eventPage        = 100              // events that are read at once.
+	eventPage        = 100              // maximum number of events in one read.
 	eventPing        = 25 * time.Second // proxies often close connections after a minute of silence.
-	eventSendTimeout = 30 * time.Second // until a client must have read a message.
+	eventSendTimeout = 30 * time.Second // maximum time until a client has read a message.
 	maxEventStreams  = 256              // of a team
 )
 
@@ -186,7 +186,7 @@ func (e *eventStream) page(ctx context.Context) (more bool, err error) {
 	if len(all) == 0 && !missed {
 		return false, nil
 	}
-	if err := e.allowed(); err != nil { // after the events were read, so that none follows the revocation
+	if err := e.allowed(); err != nil { // checked after the events were read, so that no event is sent after a revocation
 		return false, err
 	}
 	if missed {

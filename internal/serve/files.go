@@ -154,7 +154,7 @@ func (s *Server) readFile(ctx context.Context, in *atPath) (*huma.StreamResponse
 		}
 		if err := stream.Err(); err != nil {
 			s.log.WarnContext(ctx, "a file was not read to its end", "sandbox", in.ID, "error", err)
-			panic(http.ErrAbortHandler) // the client must not take it for the whole file
+			panic(http.ErrAbortHandler) // otherwise the client would treat it as the whole file
 		}
 	}}, nil
 }
@@ -178,7 +178,7 @@ func (s *Server) writeFile(ctx context.Context, id, path string, from io.Reader)
 	for err == nil {
 		n, failed := io.ReadFull(from, part)
 		if failed != nil && failed != io.EOF && failed != io.ErrUnexpectedEOF {
-			return failed // cancel: the host must not take it for the whole file
+			return failed // cancel: otherwise the host would treat it as the whole file
 		}
 		if n > 0 {
 			err = stream.Send(&pb.WriteFileStreamRequest{Content: &pb.WriteFileStreamRequest_Chunk{Chunk: part[:n]}})
@@ -190,6 +190,6 @@ func (s *Server) writeFile(ctx context.Context, id, path string, from io.Reader)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return control.FromHost(err) // cancel: the message was not sent
 	}
-	_, err = stream.CloseAndReceive() // it also has the reason for which Send failed with io.EOF
+	_, err = stream.CloseAndReceive() // if Send failed with io.EOF, this returns the reason
 	return control.FromHost(err)
 }

@@ -183,8 +183,8 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// FuzzMultipart sends forms with files. The host must have a file only if the form is complete. The
-// body fails after cut bytes, as if the client left.
+// FuzzMultipart sends forms with files. The host must have a file only if the form is complete.
+// Reading the body fails after a number of bytes, as if the client had disconnected.
 func FuzzMultipart(f *testing.F) {
 	z := newFuzzed(f)
 	const kind = "multipart/form-data; boundary=x"
@@ -235,7 +235,7 @@ func FuzzMultipart(f *testing.F) {
 	})
 }
 
-// broken is the body of a client that has left.
+// broken is the body of a request whose client has disconnected.
 type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }

@@ -17,7 +17,7 @@ const (
 	requestRate  = 100 // requests of a key, a user or an unknown address, each second
 	requestBurst = 200
 
-	// A page can consist of thousands of files, which a browser requests at once.
+	// A page can consist of thousands of files, which a browser requests at the same time.
 	previewRate  = 200 // requests of a user, a key or an address for previews, each second
 	previewBurst = 2000
 
@@ -39,7 +39,7 @@ type limiter struct {
 
 	mu      sync.Mutex
 	buckets map[string]*list.Element
-	recent  *list.List // of *bucket, the last used first
+	recent  *list.List // list of *bucket, the most recently used first
 }
 
 type bucket struct {

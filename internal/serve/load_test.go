@@ -30,19 +30,19 @@ const (
 	maxGrowth = 8 << 20
 )
 
-// load is a set of clients that use a server at once.
+// load is a set of clients that use a server at the same time.
 type load struct {
 	*world
 	client    *http.Client
 	keys      []string
-	sandboxes []string // that all clients may read
+	sandboxes []string // sandboxes that all clients can read
 	limited   atomic.Int64
 	answered  atomic.Int64
 	streamed  atomic.Int64 // messages
 }
 
-// TestLoad sends the requests of 200 clients at once. The only error that they may get is 429, and
-// the server must use no more memory and no more goroutines afterwards.
+// TestLoad sends the requests of 200 clients at the same time. The only allowed error is 429.
+// Afterwards, the memory and the number of goroutines of the server must not have grown.
 func TestLoad(t *testing.T) {
 	l := newLoad(t)
 	l.run(500 * time.Millisecond) // fills pools and caches
@@ -224,7 +224,7 @@ func (l *load) follow(ctx context.Context, key string) {
 }
 
 // settle waits until the requests have ended, and returns the live heap in bytes and the number of
-// goroutines. It fails if more goroutines than most stay; most 0: any number.
+// goroutines. The parameter most is the maximum number of goroutines; 0 means no limit.
 func (l *load) settle(most int) (heap uint64, goroutines int) {
 	l.t.Helper()
 	l.client.CloseIdleConnections()

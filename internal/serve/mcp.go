@@ -16,7 +16,8 @@ const (
 	mcpPath = "/mcp"
 	// metadataPath is the path of the metadata for OAuth clients (RFC 9728).
 	metadataPath = "/.well-known/oauth-protected-resource"
-	// maxIdleTeams is the number of MCP servers at which those without sessions are closed.
+	// maxIdleTeams is the maximum number of MCP servers. At this number, servers without sessions
+	// are closed.
 	maxIdleTeams = 64
 )
 

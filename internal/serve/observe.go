@@ -33,7 +33,7 @@ func (s *Server) observe(w http.ResponseWriter, r *http.Request, next http.Handl
 	began := time.Now()
 	ctx, span := tracing.Request(r.Context(), r.Header, r.Method)
 	r = r.WithContext(ctx)
-	answer, aborted := &answered{ResponseWriter: w}, true // until the handler has returned without a panic
+	answer, aborted := &answered{ResponseWriter: w}, true // aborted stays true until the handler has returned without a panic
 	s.observed.open.Add(1)
 	defer func() {
 		s.observed.open.Add(-1)

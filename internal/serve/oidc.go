@@ -26,7 +26,7 @@ import (
 type OIDC struct {
 	Issuer   string // a URL
 	ClientID string
-	Secret   secret.Value // of the client; may be empty
+	Secret   secret.Value // secret of the client; can be empty
 	Domains  []string     // users with a verified email in these domains need no invitation
 }
 
@@ -239,7 +239,7 @@ type claims struct {
 	Email    string `json:"email"`
 	Verified any    `json:"email_verified"` // some providers send a text
 	Name     string `json:"name"`
-	Party    string `json:"azp"` // the client for which the token was made
+	Party    string `json:"azp"` // the client that the token was issued for
 }
 
 func refusedBy(step string, err error) error {

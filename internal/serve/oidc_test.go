@@ -29,12 +29,12 @@ type idProvider struct {
 	key, other *rsa.PrivateKey
 
 	mu     sync.Mutex
-	codes  map[string]url.Values // the requests for which codes were made
-	claims map[string]any        // in the ID token
+	codes  map[string]url.Values // requests by the code that was issued for them
+	claims map[string]any        // claims in the ID token
 	info   map[string]any        // response of the endpoint for user information
 
 	// Faults of the provider.
-	alg    string          // of the ID token; empty: RS256
+	alg    string          // algorithm of the ID token; empty: RS256
 	signer *rsa.PrivateKey // nil: key
 	change func(claims map[string]any)
 }

@@ -26,7 +26,7 @@ const pagePolicy = "default-src 'self'; img-src 'self' data: blob:; object-src '
 type pageFile struct {
 	kind, etag string
 	content    []byte
-	compressed func() []byte // with gzip; nil if it is not shorter
+	compressed func() []byte // the content compressed with gzip; nil if that is not shorter
 }
 
 // pageFiles returns the files of the page by path. The first request for a file compresses it.

@@ -50,7 +50,7 @@ func (w *world) member(name, team string, role store.Role) string {
 type sender struct {
 	name    string
 	team    *string    // nil: the sender is refused with the status refused
-	role    store.Role // that the sender has in the team
+	role    store.Role // role of the sender in the team
 	key     bool       // the sender is an API key
 	refused int
 }

@@ -51,7 +51,7 @@ type Server struct {
 	observed    *observed
 	mcp         mcpServers
 
-	requests, visits  *limiter // of requests for the API, and for previews
+	requests, visits  *limiter // limits of requests for the API, and for previews
 	logins, addresses *limiter // of failed logins
 }
 

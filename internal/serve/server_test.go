@@ -40,8 +40,8 @@ type world struct {
 	team    string
 	foreign string            // the other team
 	owner   string            // a user
-	keys    map[string]string // by name: full, read, foreign, expired, revoked, unknown, none
-	tokens  map[string]string // of sessions, by name
+	keys    map[string]string // keys by name: full, read, foreign, expired, revoked, unknown, none
+	tokens  map[string]string // tokens of sessions, by name
 }
 
 func newWorld(t testing.TB) *world {

@@ -20,13 +20,13 @@ import (
 // Bounds of WebSockets.
 const (
 	maxFrame      = 1 << 20         // maximum size of a frame from a client, in bytes.
-	maxFirstFrame = 4 << 10         // the same before the client has sent its API key.
+	maxFirstFrame = 4 << 10         // maximum size of a frame before the client has sent its API key, in bytes.
 	maxStrangers  = 256             // connections that have not sent their API key yet.
-	firstFrame    = 5 * time.Second // until the API key must have come.
+	firstFrame    = 5 * time.Second // maximum time until the client sends its API key.
 	pingEvery     = 30 * time.Second
-	sendTimeout   = time.Minute      // until a client must have taken a frame.
-	callTimeout   = 20 * time.Second // of a call for a frame. It is below pingEvery, because pongs wait meanwhile.
-	closeTimeout  = 2 * time.Second  // until Shutdown cuts connections.
+	sendTimeout   = time.Minute      // maximum time until a client has received a frame.
+	callTimeout   = 20 * time.Second // time limit of the call that a frame causes. It is shorter than pingEvery, because pongs are not read during the call.
+	closeTimeout  = 2 * time.Second  // maximum time until Shutdown cuts connections.
 )
 
 // frame is a frame from a client. Each type of frame uses some of the fields.

@@ -167,7 +167,7 @@ func TestPty(t *testing.T) {
 	if e, _ := c.next(); e.Type != "error" || *e.Fatal || e.Code != "invalid_request" {
 		t.Errorf("%+v", e)
 	}
-	c.CloseNow() // as if the network failed
+	c.CloseNow() // simulates a failure of the network
 
 	c = w.dial("full", path, `{"type":"connect","tag":"pty-00000000"}`)
 	c.expect(`{"type":"started","pid":9,"tag":"pty-00000000"}`, `{"type":"output","data":"`+base64.StdEncoding.EncodeToString([]byte("hi120x40"))+`","offset":0}`)
@@ -435,7 +435,7 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// TestSocketShutdown checks that a shutdown closes all connections, also one that does not read.
+// TestSocketShutdown checks that a shutdown closes all connections, even if a client does not read.
 func TestSocketShutdown(t *testing.T) {
 	w := newWorld(t)
 	one := "/v1/sandboxes/" + w.create().ID
@@ -497,8 +497,8 @@ func TestChangesAreRecorded(t *testing.T) {
 	}
 }
 
-// FuzzFrames sends frames to a terminal and to a program. The server must answer each with frames,
-// and end the connection or go on.
+// FuzzFrames sends frames to a terminal and to a program. The server must answer each frame with
+// frames, and then end the connection or continue.
 func FuzzFrames(f *testing.F) {
 	for _, text := range []string{`{"type":"start"}`, `{"type":"start","cmd":"exit","args":["1"]}`, `{"type":"input","data":"aA=="}`, `{"type":"resize","cols":1}`, `{`, "\xff", `{"type":"start","cmd":"bytes","args":["ff","!e2"]}`} {
 		f.Add([]byte(text), []byte(text), true)

@@ -71,7 +71,7 @@ func (all *sockets) reserve(anonymous bool) (done func(), err error) {
 	}), nil
 }
 
-// goingAway is the reason for which connections are closed at the end.
+// goingAway is the reason for closing connections when the server ends.
 const goingAway = "the server is shutting down"
 
 // Shutdown closes all WebSockets with the status 1001, so that their clients connect again, and
@@ -247,8 +247,8 @@ func (s *Server) stillAllowed(r *http.Request, role store.Role) (control.Identit
 	return i, err
 }
 
-// watch pings the client, and closes the connection if it does not answer, or if its key or session
-// has ended meanwhile.
+// watch pings the client. It closes the connection if the client does not answer, or if the
+// client's key or session has ended.
 func (s *Server) watch(c *socket, r *http.Request, role store.Role) {
 	tick := time.NewTicker(s.pingEvery)
 	defer tick.Stop()

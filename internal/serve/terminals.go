@@ -10,8 +10,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// terminals knows the clients of all terminals, and the holder of each terminal, which is the
-// client that types. The zero value has no clients.
+// terminals contains the clients of all terminals, and the holder of each terminal. The holder is
+// the client that types. The zero value has no clients.
 type terminals struct {
 	mu   sync.Mutex
 	open map[terminalID]*clients
@@ -20,8 +20,8 @@ type terminals struct {
 // terminalID identifies a terminal.
 type terminalID struct{ sandbox, tag string }
 
-// clients are the clients of a terminal. The last one of holders holds it. If it gives the terminal
-// back, the one before holds it.
+// clients are the clients of a terminal. The last client in holders holds the terminal. If it gives
+// the terminal back, the client before it in the list holds the terminal.
 type clients struct {
 	all     map[*terminalClient]struct{}
 	holders []*terminalClient
@@ -31,11 +31,11 @@ type clients struct {
 type terminalClient struct {
 	id      terminalID
 	by      control.Actor
-	alone   bool          // it has sent hold: nobody else can type
+	alone   bool          // it has sent hold, so no other client can type
 	changed chan struct{} // gets a value after each change of the terminal
 }
 
-// join adds a client. If it has started the terminal, it holds it. The caller must call leave.
+// join adds a client. A client that has started the terminal holds it. The caller must call leave.
 func (ts *terminals) join(id terminalID, by control.Actor, started bool) *terminalClient {
 	c := &terminalClient{id: id, by: by, changed: make(chan struct{}, 1)}
 	ts.mu.Lock()
@@ -56,7 +56,7 @@ func (ts *terminals) join(id terminalID, by control.Actor, started bool) *termin
 	return c
 }
 
-// leave removes a client. If it was the holder, the holder before it holds the terminal again.
+// leave removes a client. If it was the holder, the previous holder holds the terminal again.
 func (ts *terminals) leave(c *terminalClient) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -80,8 +80,8 @@ func (ts *terminals) hold(c *terminalClient) {
 	t.report()
 }
 
-// release gives the terminal back to the holder before the client. It does nothing if the client
-// has not held it.
+// release gives the terminal back to the previous holder. It does nothing if the client does not
+// hold the terminal.
 func (ts *terminals) release(c *terminalClient) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

@@ -19,8 +19,8 @@ func (s *Server) bindWatch(base string) {
 		func(in *ByID) string { return in.ID }, s.watchSandbox)
 }
 
-// watchSandbox sends the status and the last use of a sandbox, and each change of them. It is no
-// use of the sandbox.
+// watchSandbox sends the status and the last use of a sandbox, and each change of them. It does not
+// count as use of the sandbox.
 func (s *Server) watchSandbox(c *socket, in *ByID) error {
 	client, err := s.control.Client(c.ctx, c.by.Actor, in.ID)
 	if err != nil {

@@ -18,7 +18,7 @@ type cache struct {
 type cacheEntry struct {
 	spec  Spec
 	state State
-	stamp disk.Stamp // of the state file
+	stamp disk.Stamp // stamp of the state file
 }
 
 // get returns a cached spec and state if the state file has not changed.

@@ -147,8 +147,8 @@ func checkClient(client string) error {
 	return nil
 }
 
-// changeClaims changes the claim of a session and of the sessions that share the claim. It locks
-// the claims of all sessions meanwhile.
+// changeClaims changes the claim of a session and of the sessions that share the claim. It holds
+// the lock on the claims of all sessions during the change.
 func (m *Manager) changeClaims(ctx context.Context, id string, e Event, change func(one *claimed, group []*claimed, now time.Time) error) error {
 	if err := checkClient(e.Client); err != nil {
 		return err

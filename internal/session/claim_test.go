@@ -107,7 +107,7 @@ func claimsOnce(r *rapid.T, m *Manager) {
 		if err != nil {
 			r.Fatal(err)
 		}
-		lock, err := f.LockProcess() // as the session process does
+		lock, err := f.LockProcess() // a session process holds this lock
 		if err != nil {
 			r.Fatal(err)
 		}

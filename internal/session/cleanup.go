@@ -17,7 +17,7 @@ import (
 // runtime limit or idle timeout.
 func (m *Manager) Collect(now time.Time) error {
 	all, unread, err := m.list()
-	removed, _ := filepath.Glob(filepath.Join(m.Root, removedPrefix+"*")) // from a killed process, or a removal in progress
+	removed, _ := filepath.Glob(filepath.Join(m.Root, removedPrefix+"*")) // folders that a killed process has left, or that are being removed
 	for _, gone := range removed {
 		err = errors.Join(err, os.RemoveAll(gone))
 	}

@@ -77,7 +77,7 @@ func (c *Conn) ask(ctx context.Context, req Request) (a Answer, sent bool, err e
 }
 
 // gone returns the answer for a session that has no session process. If another client has closed
-// the session meanwhile, there is no state.
+// the session, there is no state.
 func (i Info) gone() (Answer, error) {
 	if state, ok, err := i.Folder.State(); err == nil && ok && state.Running() && i.Backend == Tmux {
 		return Answer{}, fault.New(fault.Precondition, "use session", i.ID, "its session process was killed; its tmux pane still runs").WithHint("pty_recover")

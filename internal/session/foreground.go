@@ -11,7 +11,7 @@ import (
 // input.
 type Foreground struct {
 	Group   int    // process group ID; 0: unknown
-	Command string // of the group leader, quoted for a shell; made from at most maxCommandLine bytes
+	Command string // command line of the group leader, quoted for a shell and limited to maxCommandLine bytes before that
 	Cwd     string // working folder of the leader; empty: unknown
 }
 

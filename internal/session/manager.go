@@ -229,7 +229,7 @@ func (m *Manager) each(f func(Info)) (unread []Folder, err error) {
 		switch kind := fault.KindOf(err); {
 		case err == nil:
 			f(info)
-		case kind == fault.NotFound || kind == fault.Corrupt: // closed meanwhile, being created, or incomplete
+		case kind == fault.NotFound || kind == fault.Corrupt: // just closed, being created, or incomplete
 			unread = append(unread, Folder(filepath.Join(m.Root, e.Name())))
 		default:
 			return nil, err

@@ -93,9 +93,9 @@ const EndGrace = 1500 * time.Millisecond
 // maxStopRounds is the maximum number of rounds of stopAll.
 const maxStopRounds = 20
 
-// stopAll stops all processes. In further rounds it stops the children that were created meanwhile.
-// It stops parents before their children, so that a shell does not notice that its job was stopped.
-// In the result, children come before their parents.
+// stopAll stops all processes. In further rounds it stops the children that were created during the
+// previous round. It stops parents before their children, so that a shell does not notice that its
+// job was stopped. In the result, children come before their parents.
 func stopAll(belong func() []int) (stopped []int) {
 	depths := map[int]int{}
 	deeper := func(a, b int) int { return depths[a] - depths[b] }
@@ -125,9 +125,9 @@ func depth(pid int) (n int) {
 	return n
 }
 
-// ask signals processes and resumes them. Then it waits until left returns none, but at most for
-// the duration grace. In pids, children must come before their parents: when a parent ends, the
-// kernel sends SIGHUP to its stopped children.
+// ask signals processes and resumes them. Then it waits until the function left returns no process,
+// but at most for the duration grace. In pids, children must come before their parents: when a
+// parent ends, the kernel sends SIGHUP to its stopped children.
 func ask(pids []int, grace time.Duration, left func() []int) {
 	for _, pid := range pids {
 		sig := unix.SIGTERM

@@ -139,7 +139,7 @@ func (f Folder) RemoveSecrets() error {
 type Redactor struct {
 	folder Folder
 	to     writer
-	stamp  disk.Stamp     // of the file of secrets; zero: there was no file
+	stamp  disk.Stamp     // stamp of the file of secrets; zero: there was no file
 	stream *secret.Writer // nil: there are no secrets
 	broken bool
 }

@@ -111,7 +111,7 @@ type State struct {
 
 	Ending bool `json:"ending,omitempty"` // the programs are being asked to end, or killed
 
-	Echoes []Range `json:"echoes,omitempty"` // of an ended session: echoes of typed text in the unread output
+	Echoes []Range `json:"echoes,omitempty"` // echoes of typed text in the unread output, if the session has ended
 
 	Recovered   bool      `json:"recovered,omitempty"` // a new session process replaced one that was killed
 	RecoveredAt time.Time `json:"recovered_at,omitzero"`

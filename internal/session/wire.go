@@ -56,7 +56,7 @@ type Answer struct {
 	Look  *Look         `json:"look,omitempty"`
 	Count *Count        `json:"count,omitempty"`
 
-	Echoes []Range `json:"echoes,omitempty"` // in order; they can overlap
+	Echoes []Range `json:"echoes,omitempty"` // echoes in the order of the output; they can overlap
 }
 
 // Range is a part of the output: the offset of its first byte, and the offset after its last byte.

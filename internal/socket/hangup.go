@@ -8,7 +8,7 @@ import (
 
 // AwaitHangup waits until the peer of a connection has stopped sending and reading. A TCP peer
 // reports this by a reset. The caller must have read the end of the connection. AwaitHangup returns
-// at once when the connection is closed here, and when its read deadline has passed.
+// immediately when this process closes the connection, and when its read deadline has passed.
 func AwaitHangup(conn syscall.Conn) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 // input but still reads the answers.
 const FinishTimeout = time.Hour
 
-// WhileRead returns a context that ends when nothing reads out any more, or after patience. In the
-// second case its Err is context.DeadlineExceeded. A pipe, socket or terminal has no reader when
-// all descriptors of the read end are closed. Other writers have only the time limit. The caller
-// must call stop.
+// WhileRead returns a context that ends when no process can read the output any more, or after
+// patience. After patience, its Err is context.DeadlineExceeded. A pipe, socket or terminal has no
+// reader when all descriptors of the read end are closed. Other writers have only the time limit.
+// The caller must call stop.
 func WhileRead(ctx context.Context, out io.Writer, patience time.Duration) (_ context.Context, stop context.CancelFunc) {
 	ctx, stop = context.WithTimeout(ctx, patience)
 	output, ok := duplicate(out)

@@ -26,7 +26,7 @@ func TestWhileRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		reader, writer = os.NewFile(uintptr(fds[0]), "reader"), os.NewFile(uintptr(fds[1]), "writer")
-		unix.Shutdown(fds[0], unix.SHUT_WR) // the peer sends no more, but it reads
+		unix.Shutdown(fds[0], unix.SHUT_WR) // the peer no longer sends, but it still reads
 		return reader, writer
 	}
 	for name, open := range map[string]func(*testing.T) (reader, writer *os.File){"pipe": pipe, "socket": sockets} {

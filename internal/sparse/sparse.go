@@ -14,7 +14,8 @@ import (
 // Block is the size of the smallest hole, in bytes. Holes begin and end at multiples of it.
 const Block = 4 << 10
 
-// maxRanges limits the ranges of a file. After so many ranges, the rest of the file counts as data.
+// maxRanges limits the ranges of a file. After maxRanges ranges, the rest of the file counts as
+// data.
 const maxRanges = 8 << 10
 
 // Range is a part of a file that has data, in bytes.
@@ -31,7 +32,7 @@ func (r Ranges) Bytes() (n int64) {
 	return n
 }
 
-// add adds a range behind the others.
+// add appends a range.
 func (r *Ranges) add(at, end int64) {
 	if last := len(*r) - 1; last >= 0 && ((*r)[last].At+(*r)[last].Length == at || last+1 >= maxRanges) {
 		(*r)[last].Length = end - (*r)[last].At
@@ -123,7 +124,7 @@ func (fd fdReader) ReadAt(b []byte, at int64) (n int, err error) {
 }
 
 func seekError(err error) error {
-	if errors.Is(err, unix.EINVAL) { // the file system does not know holes
+	if errors.Is(err, unix.EINVAL) { // the file system does not support holes
 		return nil
 	}
 	return err

@@ -30,8 +30,8 @@ type Lock string
 
 // The kinds of locks.
 const (
-	Immediate Lock = "immediate" // at its start, so that a transaction that reads first does not fail when it writes.
-	Deferred  Lock = "deferred"  // at its first statement, for connections that only read.
+	Immediate Lock = "immediate" // the transaction takes its lock at its start. So a transaction that reads first does not fail when it writes.
+	Deferred  Lock = "deferred"  // the transaction takes its lock at its first statement. For connections that only read.
 )
 
 // Open returns the database in a file, with a write-ahead log. Committed transactions survive a

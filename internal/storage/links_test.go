@@ -86,7 +86,7 @@ func TestVolumesShareFiles(t *testing.T) {
 	fork, err := g.Fork(ctx, l.Folder, snapshot, false, false)
 	check(t, err)
 	h := linkedTest{t, l.beside("three")}
-	current, err := h.Fork(ctx, l.Folder, d, false, false) // from the current disks of a stopped workspace
+	current, err := h.Fork(ctx, l.Folder, d, false, false) // a fork of the current disks of a stopped workspace
 	check(t, err)
 	for _, of := range []struct {
 		linkedTest

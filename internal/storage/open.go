@@ -51,7 +51,7 @@ func (f Folder) OpenFiles(layers []string) (Files, error) {
 }
 
 // OpenFolder opens the folder with the files of a volume in tree storage. A machine can use the
-// volume meanwhile.
+// volume at the same time.
 func (f Folder) OpenFolder(layers []string) (*os.File, error) {
 	volume, err := os.OpenFile(f.path(top(layers)), unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {

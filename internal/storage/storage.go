@@ -149,7 +149,7 @@ type Snapshot struct {
 // root.
 func (s *Snapshot) RootCopied() { s.from.Root = nil }
 
-// Prepare begins a snapshot of disks. A machine can be running meanwhile. If whole is set, the
+// Prepare begins a snapshot of disks. A machine can run during the call. If whole is set, the
 // snapshot includes the root.
 func (f Folder) Prepare(ctx context.Context, d store.Disks, whole bool) (Snapshot, error) {
 	s, err := f.kind().prepare(ctx, d, whole)
@@ -193,7 +193,7 @@ func (f Folder) Reset(ctx context.Context, from, of store.Disks, whole bool) (st
 // another workspace. If that workspace has no machine, d can also be its current disks.
 //
 // If owned is true, d is a snapshot for this fork only. Fork can then move it instead of copying
-// it, also if a later step fails.
+// it, even if a later step fails.
 func (f Folder) Fork(ctx context.Context, source Folder, d store.Disks, whole, owned bool) (store.Disks, error) {
 	if err := os.MkdirAll(f.Path, 0o700); err != nil {
 		return store.Disks{}, fault.Wrap(err, "fork disks", f.Path)
@@ -255,8 +255,8 @@ func (f Folder) RemoveOld(ctx context.Context) error {
 // oldDisk is the prefix of names that SetAside creates.
 const oldDisk = "old"
 
-// each calls the function do for each name in the folder that does not belong to the disks in but.
-// It stops at the first error.
+// each calls a function for each name in the folder, except the names of the disks in the parameter
+// but. It stops at the first error.
 func (f Folder) each(but []store.Disks, do func(name string) error) error {
 	entries, err := os.ReadDir(f.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -283,11 +283,11 @@ func (f Folder) each(but []store.Disks, do func(name string) error) error {
 }
 
 // Size returns the number of bytes that the disks in d occupy on the host. In block storage it does
-// not count layers that the disks in others also use.
+// not count layers that other disks use too. The parameter others lists these disks.
 func (f Folder) Size(d, others store.Disks) int64 { return f.kind().size(d, others) }
 
-// Record returns the record of a complete snapshot for the database. A temporary snapshot has no
-// size, because nobody sees it, and finding the size takes a walk through all files.
+// Record returns the record of a complete snapshot for the database. A temporary snapshot gets no
+// size, because it is never listed, and measuring the size requires a walk through all files.
 func (f Folder) Record(name string, whole bool, s Snapshot) store.Snapshot {
 	r := store.Snapshot{Name: name, Disks: s.Disks, Whole: whole, CreatedAt: time.Now()}
 	if !r.Temporary() {

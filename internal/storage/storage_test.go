@@ -336,7 +336,7 @@ func TestImmutableTreesShareFiles(t *testing.T) {
 	g := f.beside("two")
 	fork, err := g.Fork(ctx, f, two, false, false)
 	check(t, err)
-	current, err := f.beside("three").Fork(ctx, f, d, false, false) // from the current disks of a stopped workspace
+	current, err := f.beside("three").Fork(ctx, f, d, false, false) // a fork of the current disks of a stopped workspace
 	check(t, err)
 	for _, name := range []string{"a", "d/b", "d/c"} {
 		for what, shares := range map[string]struct {

@@ -124,7 +124,7 @@ func (t trees) take(ctx context.Context, s Snapshot) error {
 	return t.copyRoot(t.path(top(s.Disks.Root)), top(s.Disks.Root), s.from)
 }
 
-// copyRoot copies the root of from, if from has a root and wanted is not "".
+// copyRoot copies the root of other disks, if they have one. If wanted is "", it does nothing.
 func (t trees) copyRoot(to, wanted string, from store.Disks) error {
 	if wanted == "" || len(from.Root) == 0 {
 		return nil

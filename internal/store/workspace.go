@@ -31,7 +31,7 @@ const (
 type Workspace struct {
 	ID     string
 	Kind   Kind
-	Name   string            // for users; not unique
+	Name   string            // name for users; not unique
 	Labels map[string]string // for users
 	Spec   Spec
 	Disks  Disks
@@ -76,8 +76,8 @@ type Spec struct {
 	Machine *Shape `json:"machine,omitempty"`
 }
 
-// Shape is the part of the settings that a machine keeps from its boot to its end, even if it is
-// paused meanwhile.
+// Shape is the part of the settings that a machine keeps from its boot to its end, even through
+// pauses.
 type Shape struct {
 	VCPUCount int  `json:"vcpu_count"`
 	MemMiB    int  `json:"mem_mib"`
@@ -141,8 +141,8 @@ func (h *HostNetwork) Variables() []string {
 	return h.Env
 }
 
-// Expiry returns the time when a workspace expires if it was last active at the time active. The
-// result is zero if the workspace never expires.
+// Expiry returns the time when a workspace expires. The parameter is the time of its last activity.
+// The result is zero if the workspace never expires.
 func (s Spec) Expiry(active time.Time) time.Time {
 	if s.TTLSeconds <= 0 {
 		return time.Time{}

@@ -22,7 +22,7 @@ const (
 )
 
 // takeSlot waits until fewer machines are being started on this host than it has processors. Each
-// start keeps a processor busy, so more starts at once would only compete for caches. It returns
+// start keeps a processor busy, so more concurrent starts would only compete for caches. It returns
 // nil if no slot becomes free within slotTimeout, if ctx is cancelled, or if dir can't be created.
 // The caller must release the slot.
 func takeSlot(ctx context.Context, dir string) *flock.Lock {

@@ -66,7 +66,7 @@ type Persistent struct {
 // Network describes the network of a machine. The driver must have machine.Features.Network.
 type Network struct {
 	Policy  *egress.Policy
-	Records func(network.Record) // called with the network's records, from many goroutines at once; can be nil
+	Records func(network.Record) // called with the network's records, from many goroutines concurrently; can be nil
 }
 
 // Machine is a started machine. Its agent is connected, and has the identity and clock of this
@@ -408,7 +408,7 @@ func Dead(d dirs.Dirs) (paths []string, err error) {
 	}
 	for _, e := range entries {
 		if info, err := e.Info(); err != nil || strings.HasPrefix(e.Name(), unlocked) && time.Since(info.ModTime()) < time.Minute {
-			continue // its owner is about to lock it, or the folder is gone
+			continue // its owner is about to lock it, or the folder no longer exists
 		}
 		path := filepath.Join(d.Machines(), e.Name())
 		if held, err := flock.Held(path); err == nil && !held {
@@ -426,7 +426,7 @@ func Sweep(d dirs.Dirs) (int, error) {
 	for _, path := range dead {
 		lock, err := flock.TryFolder(path, flock.Exclusive)
 		if err != nil {
-			continue // its owner lives, or the folder is gone
+			continue // its owner lives, or the folder no longer exists
 		}
 		err = os.RemoveAll(path)
 		lock.Release()

@@ -10,7 +10,7 @@ import (
 // page is the text of the main or the alternate screen.
 type page struct {
 	cols, rows int
-	lines      []line // from the first row to the last row that was written to.
+	lines      []line // rows of the screen, up to the last row that was written to.
 	above      []byte // lines that scrolled off the screen, at least their last limit bytes.
 	limit      int
 	lost       bool // some lines were removed from above.
@@ -122,8 +122,8 @@ func (p *page) up() {
 	}
 }
 
-// scroll scrolls the region up by n rows. If the region is the whole screen, scroll adds the rows
-// that leave the screen to above.
+// scroll scrolls the region up by n rows. If the region is the whole screen, scroll keeps the rows
+// that leave the screen in p.above.
 func (p *page) scroll(n int) {
 	if p.first == 0 && p.last == p.rows-1 {
 		p.at(p.rows - 1)
@@ -136,7 +136,7 @@ func (p *page) scroll(n int) {
 	p.remove(p.first, n)
 }
 
-// keep adds a line to above. It removes the oldest lines if above becomes too long.
+// keep adds a line to p.above. It removes the oldest lines if p.above becomes too long.
 func (p *page) keep(l line) {
 	if p.limit == 0 {
 		return
@@ -256,14 +256,14 @@ func (l *line) appendTo(text []byte) []byte {
 	return text
 }
 
-// print writes all text from above to the cursor, or to the last non-empty line if that line is
-// later.
+// print writes p.above and all text up to the cursor, or up to the last non-empty line if that line
+// is later.
 func (p *page) print(b *strings.Builder) {
 	text := p.above
 	lost := p.lost
 	end := len(p.lines)
 	for end > 0 && len(p.lines[end-1].cells) == 0 {
-		end-- // the method at added the line, but the program never wrote to it
+		end-- // p.at added the line, but the program never wrote to it
 	}
 	for row := range max(end, p.row+1) {
 		if row < len(p.lines) {

@@ -57,8 +57,8 @@ func Lacks(t testing.TB, what ...any) {
 	t.Skip(what...)
 }
 
-// Seed returns the seed of a random test. The seed is PYRO_TEST_SEED, or usual if that variable is
-// not set. Seed logs the seed, so that a failure can be repeated.
+// Seed returns the seed of a random test. The seed is PYRO_TEST_SEED. If that variable is not set,
+// it is the parameter. Seed logs the seed, so that a failure can be repeated.
 func Seed(t testing.TB, usual uint64) uint64 {
 	t.Helper()
 	seed := usual
@@ -86,8 +86,8 @@ func Seeds(t testing.TB, n int) iter.Seq[uint64] {
 	}
 }
 
-// Rounds returns the number of repetitions. That is long if PYRO_TEST_LONG=1 is set, as in `make
-// soak`, and otherwise usual.
+// Rounds returns the number of repetitions: the second parameter if PYRO_TEST_LONG=1 is set, as in
+// `make soak`, and otherwise the first.
 func Rounds(usual, long int) int {
 	if os.Getenv(longVariable) == "1" {
 		return long
@@ -95,7 +95,7 @@ func Rounds(usual, long int) int {
 	return usual
 }
 
-// Rand returns a random generator with the seed that Seed returns for usual.
+// Rand returns a random generator. [Seed] chooses its seed.
 func Rand(t testing.TB, usual uint64) *rand.Rand {
 	t.Helper()
 	return rand.New(rand.NewPCG(Seed(t, usual), 0))

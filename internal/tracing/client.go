@@ -25,7 +25,7 @@ type client struct {
 	url     string
 	shown   string // without a password
 	header  http.Header
-	timeout time.Duration // of an export with all its attempts
+	timeout time.Duration // time limit of an export with all its attempts
 	http    *http.Client
 }
 

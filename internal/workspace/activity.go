@@ -15,7 +15,7 @@ import (
 // a reset in between is noticed. If the record can't be written, addEvent ignores that: an error
 // would suggest that the operation failed.
 func (m *Manager) addEvent(ctx context.Context, w store.Workspace, began time.Time, kind store.EventKind, d store.Detail) {
-	ctx = context.WithoutCancel(ctx) // the operation has succeeded, even if the caller has gone
+	ctx = context.WithoutCancel(ctx) // the operation has succeeded, even if the caller's context has ended
 	hide, err := m.redactor(ctx, w)
 	if err != nil {
 		return

@@ -121,7 +121,7 @@ func (m *Manager) ReadCommand(ctx context.Context, id string, sequence int, read
 
 // recordedEnd returns a command that its supervisor does not have, as the history contains it. If
 // the machine is being stopped, it waits for the end of the machine. If the workspace was paused
-// meanwhile, the error has kind Unavailable.
+// before that, the error has kind Unavailable.
 func (m *Manager) recordedEnd(ctx context.Context, id string, c Command, stopping bool) (Command, error) {
 	if stopping && !c.HasEnded() {
 		if err := m.folder(id).AwaitEnd(ctx); err != nil {
@@ -171,7 +171,7 @@ func storedOutput(c Command, read CommandRead) CommandOutput {
 const waitStep = time.Minute
 
 // AwaitCommand waits until a command has ended or ctx is cancelled. It resumes a paused workspace.
-// If the workspace is paused meanwhile, it returns an error of kind Unavailable.
+// If the workspace is paused before that, it returns an error of kind Unavailable.
 func (m *Manager) AwaitCommand(ctx context.Context, id string, sequence int) (Command, error) {
 	for {
 		c, _, err := m.ReadCommand(ctx, id, sequence, CommandRead{Chars: 1, Wait: waitStep, UntilEnd: true})

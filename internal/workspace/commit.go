@@ -22,8 +22,8 @@ type Commit struct {
 }
 
 // Commit creates an environment from the files of a workspace: its root, and its files in
-// /workspace. The workspace can run meanwhile, and does not change. The environment contains no
-// running programs. Unsupported: the workspace has no disk.
+// /workspace. The workspace can run during the call, and does not change. The environment contains
+// no running programs. Unsupported: the workspace has no disk.
 func (m *Manager) Commit(ctx context.Context, c Commit) (environment.Environment, error) {
 	made, err := m.commit(ctx, c)
 	return made, fault.Wrap(err, "make environment of workspace", c.ID)

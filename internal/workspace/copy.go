@@ -30,7 +30,7 @@ type Copied struct {
 type CopyInOptions struct {
 	Stream     io.Reader // a tar stream, instead of a path of the host.
 	KeepOwners bool      // entries keep the owners of the host, or of the stream.
-	UID, GID   int       // of all entries, without KeepOwners.
+	UID, GID   int       // owner of all entries, unless KeepOwners is set.
 	Follow     bool      // if the source is a symbolic link, copy its target
 	Progress   progress.Func
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // Diff compares /workspace of a running workspace with the baseline, and writes a patch. If a file
-// changes meanwhile, Diff compares the content that it has read.
+// changes during the call, Diff compares the content that it has read.
 func (m *Manager) Diff(ctx context.Context, id string, patch io.Writer, o diff.Options) (*diff.Result, error) {
 	s, err := m.sides(ctx, id)
 	if err != nil {
@@ -42,7 +42,8 @@ func (s sides) close() {
 	s.reader.close()
 }
 
-// compare compares the two trees. If the workspace was reset meanwhile, it returns an error.
+// compare compares the two trees. If the workspace is reset during the comparison, it returns an
+// error.
 func (s sides) compare(ctx context.Context, patch io.Writer, o diff.Options) (*diff.Result, error) {
 	r, err := diff.Compare(ctx, s.baseline, s.current, patch, o)
 	if gone := s.reader.intact(ctx); gone != nil && ctx.Err() == nil {

@@ -109,8 +109,8 @@ type Text struct {
 	Truncated bool
 }
 
-// ReadFile reads at most the first most bytes of a text file. It returns an error if the file is
-// not text.
+// ReadFile reads the start of a text file. The parameter most is the maximum number of bytes. It
+// returns an error if the file is not text.
 func (m *Manager) ReadFile(ctx context.Context, id, name string, most int) (Text, error) {
 	below, err := Inside(name)
 	if err != nil {

@@ -53,8 +53,8 @@ func (m *Manager) FollowHistory(ctx context.Context, id string, each func(Comman
 	return state, reason, nil
 }
 
-// followHistory calls the function changed at once, and again when commands have ended. It returns
-// the final state of the machine.
+// followHistory calls the function changed immediately, and again when commands have ended. It
+// returns the final state of the machine.
 func (m *Manager) followHistory(ctx context.Context, id string, changed func() error) (State, error) {
 	c, err := remote.Watch(ctx, m.folder(id))
 	if fault.KindOf(err) == fault.Precondition { // the machine does not run

@@ -163,7 +163,7 @@ func (m *Manager) delete(ctx context.Context, kind store.Kind, id string) error 
 		if fault.KindOf(locked) != fault.NotFound || !known {
 			return locked
 		}
-		return m.Store.Delete(ctx, id) // its folder is gone
+		return m.Store.Delete(ctx, id) // the folder of the workspace does not exist
 	}
 	defer lock.Release()
 	if err := m.end(ctx, id); err != nil {

@@ -40,7 +40,7 @@ func (m *Machine) Open(ctx context.Context, tag string, c program.Command) (Shel
 }
 
 // AwaitEnd waits until the machine of a workspace has ended with its supervisor. It does not poll,
-// and does not count as use. If the machine does not run, AwaitEnd returns at once.
+// and does not count as use. If the machine does not run, AwaitEnd returns immediately.
 func (m *Manager) AwaitEnd(ctx context.Context, id string) error {
 	if err := checkID(id); err != nil {
 		return err

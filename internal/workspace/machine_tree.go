@@ -51,8 +51,8 @@ func (m *Manager) PutTree(ctx context.Context, id, path string, archive io.Reade
 }
 
 // GetTree writes a file or a folder of a workspace's machine as a tar archive. The path is
-// absolute, or relative to /workspace. Names in the archive begin with as, or with the last element
-// of the path if as is empty. See client.GetTree.
+// absolute, or relative to /workspace. All names in the archive begin with the parameter as. If it
+// is empty, they begin with the last element of the path. See client.GetTree.
 func (m *Manager) GetTree(ctx context.Context, id, path, as string, to io.Writer) error {
 	at, err := Anywhere(path)
 	if err != nil {

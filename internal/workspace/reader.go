@@ -178,7 +178,7 @@ func (r reading) Close() error {
 }
 
 // tree writes a tar archive of everything at or below a path, which is followed if it is a link. If
-// the workspace was reset meanwhile, it returns an error after the end of the archive.
+// the workspace was reset during the call, it returns an error after the end of the archive.
 func (r *reader) tree(ctx context.Context, path string, to io.Writer) error {
 	if r.host == nil {
 		return r.client.ReadTree(ctx, path, to)
@@ -198,8 +198,8 @@ func (r *reader) tree(ctx context.Context, path string, to io.Writer) error {
 	return r.intact(ctx)
 }
 
-// intact returns an error if the workspace was deleted or reset, so that the folder that the reader
-// has read might have been removed meanwhile.
+// intact returns an error if the workspace was deleted or reset. The folder might then have been
+// removed while the reader read it.
 func (r *reader) intact(ctx context.Context) error {
 	if r.host == nil {
 		return nil

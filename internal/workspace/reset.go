@@ -116,7 +116,7 @@ func (m *Manager) Fork(ctx context.Context, id, snapshot string, live bool, coun
 		defer m.sweepDisks(context.WithoutCancel(ctx), id)
 	}
 	var mu sync.Mutex
-	made := make([]Workspace, count) // in the order of the names
+	made := make([]Workspace, count) // forks in the order of their names
 	next := 0
 	var failed error
 	var making sync.WaitGroup
@@ -162,7 +162,8 @@ func (m *Manager) forkFrom(ctx context.Context, w store.Workspace, snapshot stri
 	return m.from(ctx, w, snapshot)
 }
 
-// fork creates one fork of source. If owned is true, the disks from are a snapshot for it only.
+// fork creates one fork of source. The parameter from contains the disks to start from. If owned is
+// true, they are a snapshot for this fork only.
 func (m *Manager) fork(ctx context.Context, source store.Workspace, from store.Disks, whole, owned bool, spec Spec) (Workspace, error) {
 	features, err := m.features(source.Spec)
 	if err != nil {

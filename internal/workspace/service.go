@@ -174,7 +174,7 @@ func (m *Manager) FollowService(ctx context.Context, id, name string, to Service
 			}
 			s.Service.EndedAt, s.Service.Result = end.EndedAt, end.Result
 			return serviceNow(s.Service, state), spec, nil
-		case fault.NotFound, fault.Precondition: // the service has ended meanwhile
+		case fault.NotFound, fault.Precondition: // the service has already ended
 		default:
 			return s, spec, err
 		}

@@ -178,8 +178,8 @@ type Exported struct {
 // ExportOptions are the options of an export.
 type ExportOptions struct {
 	Force  bool // replace an existing file, or write into an existing folder.
-	Delete bool // with Force: also delete files that the exported folder does not have.
-	DryRun bool // with Delete: only return the paths that would be deleted.
+	Delete bool // if Force is set, also delete files that the exported folder does not have.
+	DryRun bool // if Delete is set, only return the paths that would be deleted.
 
 	// IncludeGit also writes folders named .git into an existing folder. They contain hooks and
 	// settings, which are commands that git runs on the host.

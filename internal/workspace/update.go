@@ -53,7 +53,7 @@ func (u Update) settings() bool {
 }
 
 // Update changes the name, the labels and the settings of a workspace in one transaction. A machine
-// that runs gets the new time to live and the new network policy at once. Processors and memory
+// that runs gets the new time to live and the new network policy immediately. Processors and memory
 // change when a machine boots, see [Workspace.Waiting].
 func (m *Manager) Update(ctx context.Context, id string, u Update) (Workspace, error) {
 	if err := u.check(); err != nil {
@@ -143,7 +143,7 @@ func (w Workspace) Waiting() (fields []string) {
 	if now.MemMiB != next.MemMiB {
 		fields = append(fields, "mem_mib")
 	}
-	if next.Networked && !now.Networked { // without a network is different: then it reaches nothing at once
+	if next.Networked && !now.Networked { // a policy without a network needs no restart: the machine immediately reaches nothing
 		fields = append(fields, "network_policy")
 	}
 	return fields

@@ -253,7 +253,7 @@ func (m *Manager) connect(ctx context.Context, kind store.Kind, id string) (*rem
 		if fault.KindOf(err) != fault.Precondition {
 			break
 		}
-		// The workspace might have been paused meanwhile.
+		// The workspace might have been paused since then.
 		if now, again := m.Store.Workspace(ctx, id); again != nil || now.Disks.Checkpoint == "" {
 			return nil, w, cmp.Or(again, err)
 		}
@@ -265,7 +265,7 @@ func (m *Manager) connect(ctx context.Context, kind store.Kind, id string) (*rem
 	return c, w, err
 }
 
-// maxResumes limits how often connect resumes a workspace that other processes pause again at once.
+// maxResumes limits how often connect resumes a workspace that other processes pause again.
 const maxResumes = 3
 
 // sweepAge is the minimum age at which Sweep removes a folder without a final name. The process

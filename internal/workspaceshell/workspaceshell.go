@@ -103,7 +103,7 @@ type shell struct {
 const (
 	readBytes = 256 << 10
 	readWait  = 20 * time.Second
-	maxTries  = 5 // attempts at an operation, if other processes pause the workspace meanwhile
+	maxTries  = 5 // maximum number of attempts at an operation, if other processes pause the workspace
 )
 
 func (s *shell) PID() int { return s.pid }

@@ -167,7 +167,7 @@ func holdConnections(_ *wire, t task) result {
 	}
 	all.Wait()
 	fmt.Fprintln(os.Stderr, "hoarded", taken.Load()>>20, "MiB")
-	time.Sleep(time.Second) // meanwhile the test checks the memory of the supervisor
+	time.Sleep(time.Second) // during this time the test checks the memory of the supervisor
 	close(done)
 	return result{Outcome: sent, Detail: fmt.Sprintf("%d MiB", taken.Load()>>20)}
 }

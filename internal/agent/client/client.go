@@ -155,7 +155,7 @@ func (s *session) broken() bool { return s.conn.over.Load() }
 // Close ends the session. It is idempotent. Processes in the machine keep running.
 func (c *Client) Close() error {
 	c.end()
-	c.opening <- struct{}{} // waits for a running reopen, which c.end has cancelled
+	c.opening <- struct{}{} // wait until a running call of reopen has ended, which c.end has cancelled
 	defer func() { <-c.opening }()
 	c.current().close()
 	return nil
@@ -236,7 +236,7 @@ func (c *Client) openRenewed(ctx context.Context) (*session, error) {
 var errClosed = fault.Newf(fault.Unavailable, "the connection to the agent is closed")
 
 // unavailable returns the error for a session that could not be opened or whose link broke. If ctx
-// has ended, that is the cause of ctx.
+// has ended, it returns the cause of ctx.
 func unavailable(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

@@ -85,7 +85,7 @@ func TestCutStarts(t *testing.T) {
 	}
 }
 
-// TestDeadLink checks that calls fail at once, with a clear error, if the link is lost.
+// TestDeadLink checks that calls fail immediately, with a clear error, if the link is lost.
 func TestDeadLink(t *testing.T) {
 	stream := startAgent(t)
 	c := dial(t, stream)

@@ -31,7 +31,7 @@ var errCut = errors.New("cut for the test")
 const garbage = 8
 
 // cutter is a stream to an agent. It breaks a session at a random point and in a random way. It
-// breaks each session only once, and at most cuts sessions.
+// breaks each session only once, and it breaks only a limited number of sessions.
 type cutter struct {
 	net.Conn
 	mu       sync.Mutex

@@ -63,8 +63,8 @@ func dialPort(ctx context.Context, s *session, to netip.AddrPort) (*Conn, error)
 // Write sends b to the program.
 func (c *Conn) Write(b []byte) (int, error) { return c.input.Write(b) }
 
-// CloseWrite makes the program read the end of the connection, after all written data. The program
-// can still send.
+// CloseWrite ends the data to the program. The program reads all written data and then EOF, and can
+// still send.
 func (c *Conn) CloseWrite() error { return c.input.Close() }
 
 // Close ends the connection immediately.

@@ -32,9 +32,9 @@ func (c *Client) Exec(ctx context.Context, command program.Command, to program.A
 	return c.exec(ctx, &exec{client: c, command: command, subject: command.Argv[0], attach: to}, 0)
 }
 
-// Resume follows a command that another client has started, from the position that the other client
-// reached. It otherwise works like Exec. It uses only ID and KillRest of command. NotFound: the
-// agent does not know the command.
+// Resume is like Exec, for a command that another client has started. It continues at the position
+// that the other client reached. It uses only the fields ID and KillRest of the command. NotFound:
+// the agent does not know the command.
 func (c *Client) Resume(ctx context.Context, command program.Command, from program.Position, to program.Attach) (program.Exit, error) {
 	e := &exec{client: c, command: command, subject: command.ID, attach: to, sent: true, known: true}
 	e.streams[0].at, e.streams[0].acked = from.Stdout, from.Stdout

@@ -154,8 +154,8 @@ func TestCutFile(t *testing.T) {
 	}
 }
 
-// TestRename renames files of a machine, also with the longest paths, and checks kinds and hints of
-// errors.
+// TestRename renames files of a machine, including files with the longest paths. It checks kinds
+// and hints of errors.
 func TestRename(t *testing.T) {
 	c := dial(t, startAgent(t))
 	ctx := within(t)

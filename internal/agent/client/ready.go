@@ -19,7 +19,7 @@ type Readiness struct {
 	Interval time.Duration // the maximum time between two HTTP requests
 
 	Exec  string            // ID of the exec that becomes ready. A port must belong to it. Empty: any.
-	Stale string            // a stamp of File from before the start of the exec, which does not count.
+	Stale string            // the stamp of File before the start of the exec. While File has this stamp, it does not count.
 	Names map[string]string // names of other execs by ID, for the error about a port
 }
 

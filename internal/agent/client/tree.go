@@ -70,9 +70,9 @@ func (c *Client) PutTree(ctx context.Context, path string, owner *Owner, archive
 
 // GetTree writes the entry at an absolute path of the machine, and everything below it, as a tar
 // archive in PAX format. The archive has owners and extended attributes. GetTree follows a link at
-// the end of the path only if a slash follows. Names in the archive begin with as, which is a
-// single name or ".". If as is empty, they begin with the last element of the path. The archive
-// omits devices, and the content of file systems like /proc.
+// the end of the path only if a slash follows. The parameter as is a single name or ".", and all
+// names in the archive begin with it. If it is empty, they begin with the last element of the path.
+// The archive omits devices, and the content of file systems like /proc.
 //
 // If GetTree fails, the archive is incomplete. If the link breaks after the first byte, GetTree is
 // not repeated; the error is Unavailable. Permission: under host_compat, the path is not in

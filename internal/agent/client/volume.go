@@ -31,13 +31,13 @@ func (c *Client) WriteVolumeFile(ctx context.Context, spec FileSpec, from io.Rea
 	return c.writeFile(ctx, volumeFilePath, spec, from)
 }
 
-// List calls the function each for the entry at a path of the volume, then for the entries of that
-// folder. If recursive is true, it calls each for all entries below the path. A folder comes before
+// List calls a function for the entry at a path of the volume, then for the entries of that folder.
+// If recursive is true, it calls the function for all entries below the path. A folder comes before
 // its content, and names are in byte order. The paths of entries are relative to the requested
 // path.
 //
-// If the function each returns an error, List returns that error unchanged. If the link breaks
-// after the first entry, List is not repeated. The error then has the kind Unavailable.
+// If the function returns an error, List returns that error unchanged. If the link breaks after the
+// first entry, List is not repeated. The error then has the kind Unavailable.
 func (c *Client) List(ctx context.Context, path string, recursive bool, each func(listing.Entry) error) error {
 	q := url.Values{"path": {path}, "recursive": {strconv.FormatBool(recursive)}}
 	return c.list(ctx, "/volume/list?"+q.Encode(), path, recursive, each)

@@ -19,7 +19,7 @@ import (
 const AgentArgument = "agent"
 
 // Abilities are tasks that the agent does in some machines. In other machines, the driver does them
-// or nobody does. Abilities do not depend on each other, except that Hold needs Cgroups.
+// or they are not done. Abilities do not depend on each other, except that Hold needs Cgroups.
 type Abilities struct {
 	// Clock: Renew sets the clock, the random pool and the boot ID. Without Clock, they are already
 	// correct.
@@ -83,7 +83,7 @@ var ofVirtualMachine = Abilities{Clock: true, Disks: true, Cgroups: true, Hold: 
 
 // Descriptors of the link in a prepared machine. They are two pipes, or the same socket twice. No
 // process can open them, because they have no name. After a restore, gVisor connects the same
-// numbers to other pipes, and the next session opens on those.
+// numbers to other pipes, and the next session uses these pipes.
 const (
 	linkFrom = 3
 	linkTo   = 4

@@ -50,5 +50,5 @@ func mountBootID(id string) error {
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.NewSyscallError("mount", unix.Mount(path, bootFile, "", unix.MS_BIND, ""))
 	}
-	return errors.Join(err, os.Remove(path)) // the mount does not need the name
+	return errors.Join(err, os.Remove(path)) // the mount keeps the file without its name
 }

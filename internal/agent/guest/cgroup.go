@@ -180,7 +180,7 @@ func (g *groups) release(c *cgroup) {
 	})
 }
 
-// freezeTimeout limits the wait for processes that the kernel can't stop at once.
+// freezeTimeout limits the wait for processes that the kernel can't stop immediately.
 const freezeTimeout = 500 * time.Millisecond
 
 // freeze stops all processes. It returns when no process runs, or after freezeTimeout.
@@ -238,8 +238,8 @@ func (g *group) Prepare(attr *os.ProcAttr) {
 	attr.Sys.CgroupFD = int(g.cgroup.dir.Fd())
 }
 
-// Kill kills all members at once. In the background it kills members that survived because they
-// were just starting.
+// Kill kills all members with one operation. In the background it kills members that survived
+// because they were just starting.
 func (g *group) Kill(int) error {
 	left, err := g.kill()
 	if left {

@@ -37,7 +37,7 @@ func TestKernelCounters(t *testing.T) {
 }
 
 // TestRepeatedKill checks that members that survive a kill are killed again, and can't start
-// processes. The files stand for a cgroup of the kernel.
+// processes. Ordinary files simulate the kernel's cgroup.
 func TestRepeatedKill(t *testing.T) {
 	path := t.TempDir()
 	file := func(name string) string {

@@ -27,9 +27,9 @@ type execEnv struct {
 	ns       *namespace
 	previous *namespace            // the namespace before ns; a call might still use its root.
 	rooted   bool                  // the root is mounted.
-	own      bool                  // the root has the machine's identity, or Renew will write it.
+	own      bool                  // the machine's identity is in the root, or will be written there by Renew.
 	volume   *volume.Volume        // nil if it is not mounted.
-	identity *agentv1.RenewRequest // from the last Renew.
+	identity *agentv1.RenewRequest // request of the last Renew.
 	link     agent.Link            // the last configuration of eth0; the zero value if there is none.
 	bootID   string                // the boot ID that processes see; empty for the kernel's.
 	keyless  string                // ID of the last machine whose SSH host keys were removed.

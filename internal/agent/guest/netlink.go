@@ -11,16 +11,16 @@ import (
 
 // request is an rtnetlink message.
 type request struct {
-	what    string // its purpose, for errors
+	what    string // purpose of the request, for errors
 	message []byte
-	ignore  unix.Errno // an expected error to ignore; 0 for none
+	ignore  unix.Errno // an error that is expected and ignored; 0: none
 }
 
 // maxAnswer is the buffer size for answers, in bytes. The kernel never sends more in one message.
 const maxAnswer = 32 << 10
 
-// ask sends all requests at once and reads all answers. It returns the first error. The kernel also
-// handles the requests after a failed one.
+// ask sends all requests in one message and reads all answers. It returns the first error. The
+// kernel also handles the requests after a failed one.
 func ask(fd int, requests []request) (answers []syscall.NetlinkMessage, failed error) {
 	var all []byte
 	for i, r := range requests {

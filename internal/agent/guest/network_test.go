@@ -329,8 +329,8 @@ func check(t *testing.T, i int, l agent.Link) {
 }
 
 // defaults returns the gateways of eth0's default routes in a kernel file. destination and gateway
-// are the columns of these values. Lines with fewer than least fields are ignored. none is the
-// destination of a default route.
+// are the columns of these values. The parameter least is the minimum number of fields of a line;
+// shorter lines are ignored. The parameter none is the destination of a default route.
 func defaults(t *testing.T, list string, least, destination int, none string, gateway int) (gateways []string) {
 	t.Helper()
 	b, err := os.ReadFile(list)

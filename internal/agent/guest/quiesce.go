@@ -16,9 +16,9 @@ import (
 const (
 	killTimeout         = 1500 * time.Millisecond
 	killTimeoutDiskless = 300 * time.Millisecond
-	readOnlyTimeout     = 3 * time.Second // for a file system that is still in use
+	readOnlyTimeout     = 3 * time.Second // time to make a file system read-only that is still in use
 	readOnlyEvery       = 20 * time.Millisecond
-	closeTimeout        = 8 * time.Second // for running calls on the volume
+	closeTimeout        = 8 * time.Second // time for running calls on the volume to end
 )
 
 // Quiesce kills all processes and flushes the disks.
@@ -78,7 +78,7 @@ func (n *namespace) end(ctx context.Context) error {
 // makeReadOnly flushes a file system and makes it read-only. This fails while a file is open for
 // writing, which can be the kernel's own file for a loop device. After readOnlyTimeout,
 // makeReadOnly freezes the file system instead. If killed is false, processes still run, so it
-// freezes at once.
+// freezes immediately.
 func makeReadOnly(ctx context.Context, path string, killed bool) error {
 	for began := time.Now(); ; {
 		err := unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOATIME, "")

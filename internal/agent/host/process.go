@@ -39,8 +39,8 @@ func (p process) Wait() (syscall.WaitStatus, error) {
 	return state.Sys().(syscall.WaitStatus), nil
 }
 
-// awaitEnd returns when a process has ended. If the kernel does not support pidfds, it returns at
-// once.
+// awaitEnd returns when a process has ended. If the kernel does not support pidfds, it returns
+// immediately.
 func awaitEnd(p *os.Process) {
 	var ended *os.File
 	p.WithHandle(func(handle uintptr) {

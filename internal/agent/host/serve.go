@@ -52,9 +52,9 @@ func Reap(fd int, agentArgs []string) error {
 	return proctree.KillAll(os.Getpid(), func(proctree.Table, int) bool { return true })
 }
 
-// catchSignals makes some signals have no effect. A terminal or a service manager sends them to the
-// whole process group, and the owner of the agent reacts to them. They are caught and not ignored,
-// because child processes would inherit ignored signals.
+// catchSignals catches the signals that a terminal or a service manager sends to the whole process
+// group, and does nothing with them. The owner of the agent reacts to these signals. They are
+// caught instead of ignored, because child processes inherit ignored signals.
 func catchSignals() {
 	program.CatchIgnored()
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGPIPE)

@@ -174,7 +174,7 @@ func TestNothingOutlivesTheOwner(t *testing.T) {
 	if err := a.cmd.Wait(); err != nil {
 		t.Error(err)
 	}
-	if left := a.marked(); len(left) > 0 { // checked at once, without waiting
+	if left := a.marked(); len(left) > 0 { // checked immediately, without waiting
 		t.Errorf("leftover processes: %v", left)
 	}
 	if err := <-running; err == nil {
@@ -269,7 +269,7 @@ func TestOrdinaryUser(t *testing.T) {
 	}
 }
 
-// TestNotAnAgent checks that the program fails at once if it has no link.
+// TestNotAnAgent checks that the program fails immediately if it has no link.
 func TestNotAnAgent(t *testing.T) {
 	for _, arguments := range [][]string{{"host", "x"}, {"host-agent", "9"}, {"host"}, {}} {
 		cmd := exec.Command(guest, arguments...)

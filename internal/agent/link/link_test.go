@@ -115,8 +115,8 @@ func TestStaleBytesAreDropped(t *testing.T) {
 	host, guest := stream(t)
 	echo(t, guest)
 	s := open(t, host)
-	// The session ends without bye, as if its owner had crashed. An answer is in flight, and a
-	// record is truncated.
+	// The session ends without bye, which simulates a crash of its owner. An answer is in flight,
+	// and a record is truncated.
 	go s.Write(bytes.Repeat([]byte("old"), 1000))
 	time.Sleep(20 * time.Millisecond)
 	host.Write([]byte{0xff, 0x7f, 0, 0, 'c', 'u', 't'})

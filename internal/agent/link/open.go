@@ -104,7 +104,7 @@ func (s *session) open() error {
 	return s.expect(started)
 }
 
-// expect reads until it finds a control record of the kind want for this session.
+// expect reads until it finds a control record of the wanted kind for this session.
 func (s *session) expect(want kind) error {
 	for {
 		k, n, err := nextControl(s.r)

@@ -128,8 +128,8 @@ func (s *session) Close() error {
 	s.stream.SetWriteDeadline(time.Now().Add(byeTimeout))
 	s.state.Unlock()
 
-	// The deadlines stop a running Read at once and a running Write after byeTimeout. Later calls
-	// fail.
+	// The deadlines stop a running Read immediately and a running Write after byeTimeout. Later
+	// calls fail.
 	s.read.Lock()
 	s.readErr = net.ErrClosed
 	s.read.Unlock()

@@ -18,7 +18,7 @@ const (
 	File Kind = 1 + iota
 	Folder
 	Link  // symbolic link
-	Other // of an unknown type
+	Other // a file of an unknown type
 	Pipe
 	Socket
 	CharDevice

@@ -109,9 +109,9 @@ func (r *Reader) nextPath(n *numbers) error {
 	return nil
 }
 
-// follows reports whether path is allowed to come directly after the path before, an entry of the
-// given kind. path must be an entry of the directory before, or a later sibling of before or of one
-// of its parents. By induction, all parents of a path come before it in the list.
+// follows reports whether a path can come directly after the previous path, which has the given
+// kind. The path must be an entry of the previous path, or a later sibling of the previous path or
+// of one of its parents. By induction, all parents of a path come before it in the list.
 func follows(path, before []byte, kind Kind) bool {
 	folder, last := []byte(nil), path
 	if i := bytes.LastIndexByte(path, '/'); i == 0 {

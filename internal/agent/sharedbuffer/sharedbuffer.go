@@ -116,8 +116,8 @@ func (w *Writer) Close() error {
 // Free releases the memory of the writer. The writer can't be used afterwards.
 func (w *Writer) Free() { buffers.Put(w.buffer) }
 
-// Send sends all content of the reader from. If reading fails, the other side still waits for
-// content, so the caller must end the streams of records and credits.
+// Send sends all content of a reader. If reading fails, the other side still waits for content, so
+// the caller must end the streams of records and credits.
 func Send(shared io.WriterAt, from io.Reader, records io.Writer, credits io.Reader) (sent int64, err error) {
 	w := NewWriter(shared, records, credits)
 	defer w.Free()

@@ -127,8 +127,8 @@ func fill(t testing.TB, dir string, inodes bool, left int64) {
 }
 
 // TestPowerFailure simulates a power failure after every step, so that unflushed data is lost. In
-// some runs, the kernel has already flushed part of the data by itself. The size of this part
-// differs between the runs.
+// some runs, the kernel has already flushed part of the data. The size of this part differs between
+// the runs.
 func TestPowerFailure(t *testing.T) {
 	for i, often := range []int{0, 0, 30, 30, 100} {
 		if testing.Short() && (i == 0 || i == 4) { // the other rounds cover both kinds

@@ -35,7 +35,7 @@ type Lister struct {
 	target [listing.MaxPath + 1]byte
 	st     unix.Statx_t
 
-	attributes listing.Attributes // of the current entry; here, because a local variable would be allocated
+	attributes listing.Attributes // attributes of the current entry; a field, because a local variable would be allocated
 }
 
 // entries receives the entries of a list.

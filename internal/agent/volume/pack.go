@@ -15,7 +15,8 @@ import (
 
 // Pack writes the entry at an absolute path below root, and everything below it, as a tar archive
 // with owners and extended attributes. It follows a link at the end of the path only if a slash or
-// "/." follows. Names in the archive begin with as, which is a single name or ".".
+// "/." follows. The parameter as is a single name or ".", and all names in the archive begin with
+// it.
 //
 // Pack omits sockets, pipes and devices, and the content of file systems that the kernel generates,
 // such as /proc.

@@ -36,7 +36,7 @@ type Replacement struct {
 	file      *os.File
 	volume    *Volume // nil if the file is not in a volume
 	mode      uint32
-	uid, gid  int // of the existing file; -1 for a new file
+	uid, gid  int // owner of the existing file; -1 for a new file
 	size      uint64
 	written   uint64
 }

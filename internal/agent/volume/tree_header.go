@@ -96,7 +96,8 @@ func (b *tarBlocks) header(e tarEntry) []byte {
 	return b.blocks
 }
 
-// plain reports whether a string fits into a header field of most bytes, without a PAX record.
+// plain reports whether a string fits into a header field of the given size in bytes, without a PAX
+// record.
 func plain(s string, most int) bool {
 	for i := range len(s) {
 		if s[i] >= 0x80 {

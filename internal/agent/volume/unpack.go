@@ -39,8 +39,8 @@ type unpacker struct {
 	root    int
 	top     string // absolute and clean
 	isNew   bool   // Unpack has created top
-	owner   *Owner // of all entries; nil: as in the archive
-	prefix  string // of the names of temporary files
+	owner   *Owner // owner of all entries; nil: the owners in the archive
+	prefix  string // prefix of the names of temporary files
 	made    int    // number of temporary files
 	buffer  []byte
 	names   int // total length of the names in folders, in bytes
@@ -57,9 +57,9 @@ type folderEntry struct {
 }
 
 // Unpack unpacks a tar archive below the directory at an absolute path below root. It creates the
-// directory if it is missing. It follows links to directories like a program whose root is root,
-// and never leaves root. Existing directories are merged. Other existing entries are replaced, and
-// each new file gets its name only when it is complete.
+// directory if it is missing. It follows links to directories as a program inside root does, and
+// never leaves root. Existing directories are merged. Other existing entries are replaced, and each
+// new file gets its name only when it is complete.
 //
 // Entries get the mode, time, owner and extended attributes of the archive. If owner is not nil,
 // all entries get this owner. An existing directory keeps its attributes, unless owner is nil and

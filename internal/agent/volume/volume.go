@@ -26,7 +26,7 @@ type Volume struct {
 	pending    *os.File // contains one directory per change, and files that are being written
 	fsKind     FSKind
 	changeLock chan struct{}           // contains a token while a change is applied or LockChanges blocks changes
-	hook       func(step string) error // for tests; a change calls it before each modification of the disk
+	hook       func(step string) error // used by tests: a change calls it before each modification of the disk
 
 	mu         sync.Mutex
 	users      sync.WaitGroup

@@ -26,7 +26,7 @@ type Host struct {
 	sandboxes map[string]*pb.SandboxInfo
 	templates map[string]*pb.SandboxInfo // the sandboxes that became templates, by template ID.
 	programs  programs
-	remote    *remote           // of an in-memory server. Nil before its first use.
+	remote    *remote           // client of an in-memory server. Nil before its first use.
 	ports     map[string]string // address that each sandbox's port connects to.
 	changed   chan struct{}     // closed and replaced when a sandbox changes.
 	streams   int               // open streams of Watch

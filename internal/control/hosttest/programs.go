@@ -21,7 +21,7 @@ import (
 type programs struct {
 	sync.Mutex
 	terminals map[string]*terminal // by tag
-	files     map[string]string    // by path, their first MiB
+	files     map[string]string    // the first MiB of each file, by path
 	killed    atomic.Int64
 	printed   atomic.Int64
 	received  atomic.Int64

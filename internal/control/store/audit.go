@@ -69,7 +69,7 @@ func (s *Store) AddAudit(ctx context.Context, a Audit) error {
 type AuditQuery struct {
 	TeamID    string
 	Before    time.Time // only entries before this time; zero: all
-	BeforeID  string    // also entries at Before with a smaller ID
+	BeforeID  string    // with an ID, entries at the time Before with a smaller ID are included
 	Resources []string  // only these; empty: all
 	Without   []string  // no resources of these
 	Actions   []string  // only these; empty: all

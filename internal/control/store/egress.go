@@ -19,7 +19,7 @@ func month(of time.Time) int64 {
 // ignored. If the sandbox was removed, CountSent does nothing. spent is true if the call has added
 // bytes and the team has spent its quota, see EgressSpent.
 func (s *Store) CountSent(ctx context.Context, id string, since, bytes int64, now time.Time) (spent bool, err error) {
-	if more, err := uncounted(ctx, s.read, id, since, bytes); err != nil || more == 0 { // as in most reports
+	if more, err := uncounted(ctx, s.read, id, since, bytes); err != nil || more == 0 { // most reports have no new bytes
 		return false, s.fault(err)
 	}
 	err = s.changeRecord(ctx, id, func(tx *sql.Tx, b Sandbox) (err error) {

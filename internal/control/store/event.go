@@ -19,7 +19,7 @@ type Event struct {
 
 // The types of events.
 const (
-	EventSandboxCreated  = "sandbox.created" // with parent_id, if it is a fork
+	EventSandboxCreated  = "sandbox.created" // for a fork, the data contains parent_id
 	EventSandboxStatus   = "sandbox.status"
 	EventSandboxRemoved  = "sandbox.removed"
 	EventTemplateCreated = "template.created"

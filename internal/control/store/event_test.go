@@ -42,8 +42,8 @@ func addKey(t *testing.T, s *store.Store, team string) {
 	}
 }
 
-// TestEventsAreInOrder lets two processes add events at once. It checks that a reader gets each
-// event once and in order, and is woken for the last one.
+// TestEventsAreInOrder adds events from two processes at the same time. It checks that a reader
+// gets each event once and in order, and is woken for the last one.
 func TestEventsAreInOrder(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, address string) {
 		one, other, team := withTeam(t, address)

@@ -11,7 +11,7 @@ import (
 // Host is a host of sandboxes.
 type Host struct {
 	ID        string
-	Key       string // of its state folder; empty: unknown
+	Key       string // key of the host's state folder; empty: unknown
 	Name      string
 	SeenAt    time.Time
 	CreatedAt time.Time

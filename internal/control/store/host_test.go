@@ -34,7 +34,7 @@ func TestHosts(t *testing.T) {
 				t.Errorf("%v does not have the key %s", err, owner)
 			}
 		}
-		old := see("", "old", "") // as an earlier version records it
+		old := see("", "old", "") // a record of an earlier version
 		see("its key", "old", old.ID)
 		see("its key", "later", old.ID)
 		see("first", "old", "")

@@ -18,8 +18,8 @@ func (s *Store) AddLoginLink(ctx context.Context, hash, user string, now, expire
 	})
 }
 
-// UseLoginLink removes a login link and returns its user. If several callers use a link at once,
-// only one of them succeeds. NotFound: there is no such link, or it has expired.
+// UseLoginLink removes a login link and returns its user. If several callers use a link at the same
+// time, only one of them succeeds. NotFound: there is no such link, or it has expired.
 func (s *Store) UseLoginLink(ctx context.Context, hash string, now time.Time) (user string, err error) {
 	err = s.change(ctx, func(tx *sql.Tx) error {
 		user, err = find(ctx, tx, "login link", "", scanText, "DELETE FROM login_links WHERE hash = $1 AND expires_at > $2 RETURNING user_id", hash, micros(now))

@@ -20,7 +20,7 @@ import (
 var migrations embed.FS
 
 // migrate upgrades the database to the current schema. It takes a lock, so that several control
-// planes can call it at once for a PostgreSQL database.
+// planes can call it at the same time for a PostgreSQL database.
 func (s *Store) migrate(ctx context.Context) error {
 	steps, err := fs.Sub(migrations, "migrations")
 	if err != nil {

@@ -19,9 +19,9 @@ type readers struct {
 	byTeam  map[string]map[chan struct{}]struct{}
 	pending map[*sql.Tx][]string // teams with new events in open transactions
 
-	config *pgx.ConnConfig // of PostgreSQL; else nil
+	config *pgx.ConnConfig // configuration of PostgreSQL; nil with SQLite
 	stop   context.CancelFunc
-	ended  chan struct{} // of the goroutine that listens
+	ended  chan struct{} // closed when the goroutine that listens has ended
 }
 
 // changed records that a transaction adds an event of a team.

@@ -34,7 +34,7 @@ const maxConnections = 16
 type Store struct {
 	address string // without a password
 	db      *sql.DB
-	read    *sql.DB // of SQLite, where a reader must not wait for a writer; else db
+	read    *sql.DB // for reads. With SQLite it is a separate pool, so that a reader does not wait for a writer; otherwise it is db.
 	engine  engine
 	readers readers
 	audits  atomic.Int64 // entries that this process has added to the audit log

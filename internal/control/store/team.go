@@ -108,7 +108,7 @@ func (s *Store) removeTeam(ctx context.Context, tx *sql.Tx, id string) error {
 	if sandboxes+templates > 0 {
 		return fault.New(fault.Precondition, "delete team", id, "it has %d sandboxes and %d snapshots", sandboxes, templates).WithHint("delete them first")
 	}
-	s.readers.changed(tx, id) // they find no team, and end
+	s.readers.changed(tx, id) // each reader finds no team, and ends
 	_, err = tx.ExecContext(ctx, "DELETE FROM teams WHERE id = $1", id)
 	return err
 }

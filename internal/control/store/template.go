@@ -17,7 +17,7 @@ type Template struct {
 	Name      string // unique within a team
 	SandboxID string // the sandbox that became the template
 
-	Deleted   bool // it is meant to be gone
+	Deleted   bool // its host must remove it
 	Made      bool // its host has made it
 	FilesOnly bool // it has no processes: sandboxes from it boot
 
@@ -47,8 +47,8 @@ func scanTemplate(r row) (t Template, err error) {
 var ErrNameTaken = errors.New("the team already has a template with this name")
 
 // AddTemplate adds the record of a template before its host makes it. Exists: the team has a
-// template with this name and overwrite is false. Exists also if another request is making a
-// template with this name or from this sandbox.
+// template with this name and overwrite is false. It also fails with Exists if another request is
+// making a template with this name or from this sandbox.
 func (s *Store) AddTemplate(ctx context.Context, t Template, overwrite bool) error {
 	return s.change(ctx, func(tx *sql.Tx) error {
 		if err := lockTeam(ctx, tx, t.TeamID); err != nil {

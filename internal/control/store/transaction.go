@@ -70,8 +70,8 @@ func (s *Store) exec(ctx context.Context, statement string, args ...any) error {
 	})
 }
 
-// changeOne runs a statement that changes one row. If no row matches, it fails with NotFound, and
-// the error contains what and id.
+// changeOne runs a statement that changes one row. If no row matches, it fails with NotFound. The
+// error contains the parameters what and id.
 func (s *Store) changeOne(ctx context.Context, what, id, statement string, args ...any) error {
 	return s.change(ctx, func(tx *sql.Tx) error { return changeOne(ctx, tx, what, id, statement, args...) })
 }
@@ -115,8 +115,8 @@ func collect[T any](ctx context.Context, from querier, scan func(row) (T, error)
 	return all, rows.Err()
 }
 
-// find returns the row of a query, converted by scan. If there is no row, it fails with NotFound,
-// and the error contains what and id.
+// find returns the row of a query, converted by scan. If there is no row, it fails with NotFound.
+// The error contains the parameters what and id.
 func find[T any](ctx context.Context, from querier, what, id string, scan func(row) (T, error), query string, args ...any) (T, error) {
 	one, err := scan(from.QueryRowContext(ctx, query, args...))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -172,7 +172,7 @@ func kindOfPostgres(state string) fault.Kind {
 		return fault.Precondition
 	}
 	switch state[:min(2, len(state))] {
-	case "08", "57", "40": // the connection, the operator, or other transactions
+	case "08", "57", "40": // connection failures, interventions of the operator, and conflicts between transactions
 		return fault.Unavailable
 	case "53": // insufficient resources
 		return fault.Exhausted

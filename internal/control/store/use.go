@@ -84,8 +84,8 @@ func useAt(ctx context.Context, from querier, team string, before time.Time) (u 
 	return u, err
 }
 
-// Samples returns the use of a team in n intervals of the same length. The last one ends at the
-// time end.
+// Samples returns the use of a team in n intervals of the same length. The last interval ends at
+// the given time.
 func (s *Store) Samples(ctx context.Context, team string, end time.Time, every time.Duration, n int) (Samples, error) {
 	from := end.Add(-time.Duration(n) * every)
 	now, err := useAt(ctx, s.read, team, from)
@@ -99,7 +99,8 @@ func (s *Store) Samples(ctx context.Context, team string, end time.Time, every t
 	scan := func(r row) (c change, err error) {
 		return c, r.Scan(&c.slot, &c.sum.Running, &c.sum.VCPUs, &c.sum.MemoryMB, &c.high.Running, &c.high.VCPUs, &c.high.MemoryMB)
 	}
-	// The sums in the order of time give the use after each change.
+	// The window sums all changes up to each change, so its maximum is the highest use in the
+	// interval.
 	changes, err := collect(ctx, s.read, scan, `SELECT slot, SUM(running), SUM(vcpus), SUM(memory_mb), MAX(r), MAX(v), MAX(m) FROM (
 			SELECT (at - CAST($2 AS BIGINT)) / CAST($3 AS BIGINT) AS slot, running, vcpus, memory_mb,
 				SUM(running) OVER w AS r, SUM(vcpus) OVER w AS v, SUM(memory_mb) OVER w AS m
@@ -131,7 +132,8 @@ func (u Use) highest(v Use) Use {
 
 const day = 24 * time.Hour
 
-// Days returns the use of a team on each day from one day to another, up to the time now.
+// Days returns the use of a team on each day of a range. The use of today ends at the current time,
+// which the caller passes.
 func (s *Store) Days(ctx context.Context, team string, from, to, now time.Time) ([]Day, error) {
 	from, to = from.UTC().Truncate(day), to.UTC().Truncate(day)
 	running, err := useAt(ctx, s.read, team, from)
@@ -145,7 +147,7 @@ func (s *Store) Days(ctx context.Context, team string, from, to, now time.Time) 
 	type change struct {
 		slot        int
 		sum         Use
-		vcpus, mems float64 // each change times the microseconds to the end of its day
+		vcpus, mems float64 // sum of the changes, each multiplied by the microseconds that remain of its day
 	}
 	scan := func(r row) (c change, err error) {
 		return c, r.Scan(&c.slot, &c.sum.Running, &c.sum.VCPUs, &c.sum.MemoryMB, &c.vcpus, &c.mems)

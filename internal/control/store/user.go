@@ -118,7 +118,7 @@ func (s *Store) RemoveUser(ctx context.Context, id string) error {
 	})
 }
 
-// leaveTeam removes a user from a team, and the team if nobody else is in it.
+// leaveTeam removes a user from a team. If the team has no other member, it removes the team too.
 func (s *Store) leaveTeam(ctx context.Context, tx *sql.Tx, team, user string) error {
 	if err := lockTeam(ctx, tx, team); err != nil {
 		return err

@@ -18,8 +18,8 @@ type node struct {
 	size  int64
 
 	parent  *node   // of a directory
-	entries []entry // of a directory, sorted by name
-	target  string  // of a symbolic link
+	entries []entry // entries of a directory, sorted by name
+	target  string  // target of a symbolic link
 }
 
 // entry is a directory entry.

@@ -21,8 +21,8 @@ type piece struct {
 	at    int64
 }
 
-// read fills p with the bytes that start at offset. To read a missing piece it calls the function
-// fill. No piece extends beyond the offset end.
+// read fills p with the bytes that start at offset. To read a missing piece, it calls the function
+// fill. The parameter end is the end of the file system, and no piece extends beyond it.
 func (c *cache) read(p []byte, offset, end int64, fill func(p []byte, offset int64) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

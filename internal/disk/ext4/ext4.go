@@ -112,7 +112,7 @@ func (fsys *FS) read(p []byte, offset int64) error {
 		return readFull(fsys.image, p, offset)
 	}
 	for len(p) > 0 {
-		// Read everything before the next journaled block at once.
+		// Read everything before the next journaled block with one call.
 		n := int64(0)
 		for n < int64(len(p)) {
 			if _, moved := fsys.replayed[(offset+n)/fsys.blockSize]; moved {

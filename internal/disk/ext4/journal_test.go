@@ -206,8 +206,8 @@ func churn(t *testing.T, folder string, random *rand.Rand, rounds int) {
 	}
 }
 
-// TestRecoversJournalOfKernel copies the image of a mounted file system, which gives the same state
-// as a crash of its machine.
+// TestRecoversJournalOfKernel copies the image of a mounted file system. The copy is in the same
+// state as after a crash of its machine.
 func TestRecoversJournalOfKernel(t *testing.T) {
 	for name, c := range map[string]struct{ mkfs, mount string }{
 		"default":                 {"", "rw"},

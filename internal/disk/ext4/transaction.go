@@ -12,8 +12,8 @@ const (
 	tagLast     = 8
 )
 
-// advance returns the journal block that is n blocks after at. It wraps around at the end of the
-// journal.
+// advance returns the journal block that is n blocks after another one. It wraps around at the end
+// of the journal.
 func (j *journal) advance(at, n uint32) uint32 {
 	if at += n; at >= j.length {
 		at -= j.length - j.first
@@ -101,7 +101,8 @@ func (j *journal) commitValid(block []byte) bool {
 	return checksum(crc, block[at+4:]) == binary.BigEndian.Uint32(block[at:])
 }
 
-// tags parses a descriptor block. The content that it describes begins at the journal block at.
+// tags parses a descriptor block. The parameter at is the journal block where the described content
+// begins.
 func (j *journal) tags(block []byte, at uint32) (tags []tag, err error) {
 	be := binary.BigEndian
 	size := 8

@@ -61,7 +61,7 @@ func (fsys *FS) xattrs(number uint32) (map[string]string, error) {
 	return attributes, addXattrs(attributes, raw[xattrBlockHead:], raw)
 }
 
-// addXattrs parses entries and adds the attributes to the map to. The offsets in the entries are
+// addXattrs parses entries and adds the attributes to a map. The offsets in the entries are
 // relative to the start of values. If several entries have the same name, the first one counts.
 func addXattrs(to map[string]string, entries, values []byte) error {
 	le := binary.LittleEndian

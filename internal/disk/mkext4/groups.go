@@ -76,7 +76,8 @@ func (w *Writer) writeGroups() error {
 }
 
 // blockBitmap returns a group's bitmap of used blocks, and the number of its free blocks. Content
-// uses the blocks before end. Blocks beyond the file system count as used.
+// uses the blocks before the block in the parameter end. Blocks beyond the file system count as
+// used.
 func (l layout) blockBitmap(group int, end uint32) (bitmap []byte, left uint32) {
 	bitmap, left = make([]byte, blockSize), groupSize
 	first := uint32(group) * groupSize
@@ -96,8 +97,9 @@ func (l layout) blockBitmap(group int, end uint32) (bitmap []byte, left uint32) 
 	return bitmap, left
 }
 
-// inodeBitmap returns a group's bitmap of used inodes, and the number of its free inodes. Inodes up
-// to the number last are used. Bits beyond the group's inodes count as used.
+// inodeBitmap returns a group's bitmap of used inodes, and the number of its free inodes. The
+// parameter last is the number of the last used inode. Bits beyond the group's inodes count as
+// used.
 func inodeBitmap(group int, last uint32) (bitmap []byte, left uint32) {
 	bitmap = make([]byte, blockSize)
 	for i := range uint32(8 * blockSize) {

@@ -15,7 +15,7 @@ const (
 // names. This protection is not necessary, because the names come from the machine's own user.
 var hashSeed = [16]byte([]byte("pyro\x00\x00\x40\x00\x80\x00\x00\x00\x00\x00\x00\x01"))
 
-// hash returns the major and minor hash of a name. It gives the same results as fs/ext4/hash.c in
+// hash returns the major and minor hash of a name. The results are the same as in fs/ext4/hash.c of
 // Linux.
 func hash(name string) (major, minor uint32) {
 	var state [4]uint32

@@ -45,8 +45,8 @@ func (e *Entry) inode(links uint32, size int64, blocks uint64, flags uint32, con
 	return b
 }
 
-// putTime encodes a timestamp. The field at contains the low 32 bits of the seconds. The field
-// extra contains two more bits of the seconds, and the nanoseconds.
+// putTime encodes a timestamp. The first field contains the low 32 bits of the seconds. The extra
+// field contains two more bits of the seconds, and the nanoseconds.
 func putTime(b []byte, at, extra int, t time.Time) {
 	if t.IsZero() {
 		return

@@ -22,8 +22,8 @@ const (
 	flexSize   = flexGroups * groupSize
 
 	inodeSize = 256 // bytes
-	// One inode per 15 KiB gives slightly more than a million files. A million is the maximum for
-	// an image from a registry.
+	// With one inode per 15 KiB, an image can have slightly more than a million files. An image
+	// from a registry can have at most a million.
 	groupInodes = 8448
 	tableSize   = groupInodes * inodeSize / blockSize
 	groupMeta   = 2 + tableSize // block bitmap, inode bitmap and inode table of a group
@@ -123,8 +123,8 @@ func (l layout) inodeAt(index uint32) int64 {
 	return int64(l.inodeTableAt(int(index/groupInodes)))*blockSize + int64(index%groupInodes)*inodeSize
 }
 
-// reserved returns the end of the reserved range that starts at the block at. If no reserved range
-// starts there, it returns at.
+// reserved returns the end of the reserved range that starts at a block. If no reserved range
+// starts there, it returns the block itself.
 func (l layout) reserved(at uint32) uint32 {
 	switch {
 	case at >= l.blocks:

@@ -102,8 +102,8 @@ func (w *Writer) Add(name string, e Entry, content io.Reader) error {
 	return nil
 }
 
-// Link adds a hard link at the path name to the file at the path to, which must exist. It creates
-// missing parent directories in the same way as Add.
+// Link adds a hard link with the path in name. The parameter to is the path of an existing file. It
+// creates missing parent directories in the same way as Add.
 func (w *Writer) Link(name, to string) error {
 	target, err := w.tree.find(to)
 	if err != nil {

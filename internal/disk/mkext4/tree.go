@@ -22,7 +22,7 @@ type folder struct {
 	*node
 	parent  *folder
 	entry   Entry
-	names   []name // in the order of the calls
+	names   []name // names in the order of the calls
 	byName  map[string]*node
 	folders uint32 // number of subdirectories
 }

@@ -183,8 +183,8 @@ func TestReadsLayersOfQEMU(t *testing.T) {
 	}
 }
 
-// same checks the content of a disk. It reads the whole disk at once, then in concurrent pieces,
-// and then by its extents.
+// same checks the content of a disk. It reads the whole disk with one call, then in concurrent
+// pieces, and then by its extents.
 func same(t *testing.T, d *Disk, want []byte, seed uint64) {
 	t.Helper()
 	if d.Size() != int64(len(want)) {

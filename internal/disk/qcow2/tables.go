@@ -118,8 +118,8 @@ type piece struct {
 	used  uint64
 }
 
-// number reads a 64-bit number at the file offset at, which is in a table of a layer. It fails if
-// the offset is beyond the end of the file.
+// number reads a 64-bit number at an offset of a layer's file. The offset is in a table. It fails
+// if the offset is beyond the end of the file.
 func (t *tables) number(l *layer, at int64) (uint64, error) {
 	key := pieceKey{l, at / pieceSize * pieceSize}
 	t.mu.Lock()

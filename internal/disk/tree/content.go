@@ -71,7 +71,7 @@ func (c *copier) small(dst, src, size int) error {
 	return writeAll(dst, c.buffer[:size], 0)
 }
 
-// writeAll writes all of b, starting at the offset at.
+// writeAll writes all of b, starting at an offset.
 func writeAll(fd int, b []byte, at int64) error {
 	for len(b) > 0 {
 		n, err := retry(func() (int, error) { return unix.Pwrite(fd, b, at) })
@@ -90,9 +90,9 @@ func clone(dst, src int) (done, unsupported bool) {
 	return err == nil, err == unix.EOPNOTSUPP || err == unix.ENOTTY || err == unix.ENOSYS || err == unix.EXDEV
 }
 
-// copyRange copies the bytes from offset at to offset end. It copies in the kernel if the file
-// systems support that, and otherwise through buffer. It calls check before each chunk, and stops
-// when check returns an error.
+// copyRange copies the bytes between two offsets. It copies in the kernel if the file systems
+// support that, and otherwise through buffer. It calls check before each chunk, and stops when
+// check returns an error.
 func copyRange(dst, src int, at, end int64, buffer []byte, check func() error) error {
 	for at < end {
 		if err := check(); err != nil {

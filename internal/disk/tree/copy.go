@@ -58,13 +58,13 @@ type copier struct {
 	ctx    context.Context
 	src    string
 	at     *trail      // the folder that the copier is writing
-	folder *copyFolder // The same folder, as a path that stays valid when at moves on.
+	folder *copyFolder // The same folder, as a path that stays valid when the descriptor refers to another folder.
 	links  links
 	root   bool // The process is allowed to set owners.
 	uid    uint32
 	gid    uint32
 	clone  bool   // False if the file systems can't share blocks.
-	buffer []byte // for file content and attribute values
+	buffer []byte // buffer for file content and attribute values
 	names  []byte // for attribute names
 	stats  Stats
 	base   base // the files that the copy shares

@@ -228,7 +228,7 @@ func TestCopyDetectsChanges(t *testing.T) {
 	}
 }
 
-// interference is a context. Its method Err calls do once, after as many other calls as left says.
+// interference is a context. Its method Err calls the function do once, after a number of calls.
 type interference struct {
 	context.Context
 	left int

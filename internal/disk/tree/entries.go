@@ -47,7 +47,7 @@ func list(folder int, buffer []byte, limit int) ([]Entry, error) {
 		if e.Kind == 0 {
 			var st unix.Stat_t // Some file systems report no type.
 			if err := unix.Fstatat(folder, e.Name, &st, unix.AT_SYMLINK_NOFOLLOW); err == unix.ENOENT {
-				continue // It was removed meanwhile.
+				continue // Another process has removed it.
 			} else if err != nil {
 				return nil, err
 			}

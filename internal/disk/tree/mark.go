@@ -15,8 +15,8 @@ type Sharing struct {
 	// and extended attributes match. If Base is the source, all files are linked, and nothing is
 	// compared. If it does not exist, it is ignored. With a Base, the copy must never change.
 	Base string
-	// Marked files of the source are linked. If the source is Constant, other files of the source
-	// are first marked, unless they have several names.
+	// If Marked is set, marked files of the source are linked. If Constant is set too, the copy
+	// first marks the other files of the source, except files with several names.
 	Marked bool
 	// Constant says that nothing changes the source any more.
 	Constant bool
@@ -31,12 +31,14 @@ type marking struct {
 
 	allMarked bool // all files in the folder of the source are marked
 
-	// Files that can't be marked in the folder of the source and of the copy.
+	// Number of unmarked files in the folder of the source that can't be marked, and number of
+	// unmarked files in the folder of the copy.
 	unmarkable, unmarked int
 }
 
-// canLink reports whether a file in the open folder from is marked, or marks it. st is its state.
-// If the file can't be marked, it must be copied.
+// canLink reports whether a file in an open folder of the source is marked. In a constant source,
+// it first marks the file. st is the state of the file. If canLink returns false, the file must be
+// copied.
 func (m *marking) canLink(from int, name string, st *unix.Stat_t) bool {
 	if !m.Marked || !m.works {
 		return false
@@ -51,13 +53,14 @@ func (m *marking) canLink(from int, name string, st *unix.Stat_t) bool {
 	return err == nil
 }
 
-// enter finds out whether all files in the open folder from are marked.
+// enter finds out whether all files in an open folder of the source are marked.
 func (m *marking) enter(from int) {
 	m.allMarked = m.Marked && m.Constant && isMarked(from)
 	m.unmarkable, m.unmarked = 0, 0
 }
 
-// markFolders marks the folders from and to if all of their files are marked.
+// markFolders marks the folder of the source and the folder of the copy, each if all of its files
+// are marked.
 func (m *marking) markFolders(from, to int) {
 	if m.Marked && m.Constant && m.works && !m.allMarked && m.unmarkable == 0 {
 		m.check(unix.Fsetxattr(from, xattr.Shared, nil, 0))

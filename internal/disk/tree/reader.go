@@ -149,7 +149,7 @@ type countingReader struct {
 	in    io.Reader
 	at    int64 // bytes read or skipped
 	limit int64
-	err   error // of the last read, except io.EOF
+	err   error // error of the last read, except io.EOF
 }
 
 func (c *countingReader) Read(p []byte) (int, error) {

@@ -180,8 +180,8 @@ func TestRemoveDuringChanges(t *testing.T) {
 	}
 }
 
-// TestConcurrentRemove removes one tree with several goroutines at once. All calls must succeed,
-// and the tree must not exist when the first call returns.
+// TestConcurrentRemove removes one tree with several goroutines at the same time. All calls must
+// succeed, and the tree must not exist when the first call returns.
 func TestConcurrentRemove(t *testing.T) {
 	for range 5 {
 		top := filepath.Join(t.TempDir(), "top")

@@ -85,8 +85,8 @@ func (c *copier) linksSource(from *Folder, name string) (bool, error) {
 	return true, nil
 }
 
-// shareFrom creates a hard link of a file in the open folder from. If the file system can't make
-// the link, done is false. An example is a file that has too many links.
+// shareFrom creates a hard link of a file in an open folder. If the file system can't make the
+// link, done is false. An example is a file that has too many links.
 func (c *copier) shareFrom(from int, name string) (done bool, err error) {
 	switch err := unix.Linkat(from, name, c.at.fd(), name, 0); err {
 	case nil:
@@ -188,7 +188,7 @@ func (c *copier) sameAttributes(one, other int) (bool, error) {
 			}
 			value, err := unix.Fgetxattr(fd, string(name), c.buffer)
 			if err != nil {
-				return false, nil // the copy decides about attributes that can't be read
+				return false, nil // attributes that can't be read count as different, so the file is copied
 			}
 			all[i] = append(all[i], attribute{string(name), string(c.buffer[:value])})
 		}

@@ -30,7 +30,7 @@ type Writer struct {
 	current *openFolders // descriptors of the current folder, or nil if there is none
 	folders []folder
 	pool    *writePool
-	buffer  []byte // for files that are too large for the pool
+	buffer  []byte // buffer for files that are too large for the pool
 	marking bool   // mark the files
 }
 

@@ -39,9 +39,9 @@ type node struct {
 	modified        time.Time
 	header, content int64 // offsets in the archive
 	size            int64
-	pieces          *pieces          // of a file with holes; nil for other files
-	children        map[string]*node // of a directory; nil for other files
-	hasXattrs       bool             // it has extended attributes
+	pieces          *pieces          // data ranges of a file with holes; nil for other files
+	children        map[string]*node // entries of a directory; nil for other files
+	hasXattrs       bool             // the node has extended attributes
 	opaque          bool
 	implied         bool // The archive has no entry for the node. This is allowed only for the root.
 }

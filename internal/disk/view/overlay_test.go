@@ -258,7 +258,7 @@ func TestChangesDeeperThanPathLimit(t *testing.T) {
 	tool(t, "e2fsck", "-fn", disk)
 }
 
-// FuzzOver checks that every archive gives a consistent tree or a known error.
+// FuzzOver checks that every archive results in a consistent tree or a known error.
 func FuzzOver(f *testing.F) {
 	f.Add(archive(f, folderOf("./"), folderOf("etc/"), fileOf("etc/conf", 3), removed("etc/gone"), tar.Header{Typeflag: tar.TypeLink, Name: "l", Linkname: "etc/conf"}))
 	f.Add(archive(f, opaque("bin/"), tar.Header{Typeflag: tar.TypeSymlink, Name: "bin/x", Linkname: "y"}))

@@ -30,8 +30,9 @@ const (
 	pageSize   = 64 // number of pieces
 )
 
-// readPieces reads and checks the pieces of a file of size bytes. The archive contains held bytes
-// for the file, starting at the offset at. The parameter most is the maximum number of pieces.
+// readPieces reads and checks the pieces of a file of size bytes. The parameter held is the number
+// of bytes that the archive contains for the file, and the parameter at is their offset. The
+// parameter most is the maximum number of pieces.
 func readPieces(archive io.ReaderAt, at, held, size, most int64) (*pieces, error) {
 	source := bufio.NewReaderSize(io.NewSectionReader(archive, at, held), int(min(held, 64<<10)))
 	var b [pieceSize]byte

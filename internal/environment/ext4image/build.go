@@ -54,7 +54,7 @@ func Build(ctx context.Context, in io.Reader, path string, limits Limits) error 
 }
 
 // BuildVolume is like Build, but writes a volume image. The content of the archive goes to
-// VolumeFiles. An archive without entries gives an empty volume. The file system has size bytes.
+// VolumeFiles. For an archive without entries, the volume is empty. The file system has size bytes.
 // For the allowed sizes see mkext4.New.
 func BuildVolume(ctx context.Context, in io.Reader, path string, limits Limits, size int64) error {
 	return build(ctx, path, volume, size, func(w *mkext4.Writer) error {

@@ -157,7 +157,7 @@ func TestFetchFaults(t *testing.T) {
 				return false
 			}
 			changed := bytes.Clone(content)
-			changed[len(changed)-1] ^= 1 // after the end of the tar archive
+			changed[len(changed)-1] ^= 1 // a byte after the end of the tar archive
 			w.Write(changed)
 			return true
 		}, fault.Corrupt},

@@ -21,7 +21,7 @@ type description struct {
 	Agent  string        `json:"agent"`
 	Images string        `json:"images"` // forms of the images
 	Shape  savedShape    `json:"shape"`
-	Files  []record.Sums `json:"files"` // in the order of savedFiles
+	Files  []record.Sums `json:"files"` // checksums in the order of savedFiles
 }
 
 // savedShape contains the properties that must be the same when the machine is resumed.

@@ -45,7 +45,7 @@ func (s *started) until(t *testing.T, line string) {
 // writer is a program that waits for lines on a FIFO. For each line it appends the line and the
 // content of a removed file to a log file. All three are open all the time. If the program opened
 // the FIFO for each line, a line could be lost. Saving a machine interrupts a call of open, and
-// gVisor then forgets what another program has written meanwhile.
+// gVisor then loses the data that another program has written to the FIFO.
 const writer = `python3 -c '
 import os
 log = open("log", "a", 1)
@@ -224,8 +224,8 @@ print(socket.create_connection(("1.2.3.4", 80)).recv(5))
 	}
 }
 
-// TestFullDiskWhileSaving checks that Save gives the reason and leaves no files. The machine
-// continues to run and can be saved elsewhere.
+// TestFullDiskWhileSaving checks that the error of Save contains the reason, and that Save leaves
+// no files. The machine continues to run and can be saved elsewhere.
 func TestFullDiskWhileSaving(t *testing.T) {
 	d, root := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t)
 	s := start(t, d, specOf(t, root))
@@ -241,7 +241,7 @@ func TestFullDiskWhileSaving(t *testing.T) {
 	if err := os.Mkdir(full, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, room := range []int64{0, 100 << 10, 5 << 20, 30 << 20} { // in the last case nearly all memory fits on the disk
+	for _, room := range []int64{0, 100 << 10, 5 << 20, 30 << 20} { // with the last value, nearly all memory fits on the disk
 		if err := os.WriteFile(filepath.Join(small, "filler"), make([]byte, 60<<20-room), 0o600); err != nil && !errors.Is(err, unix.ENOSPC) {
 			t.Fatal(err)
 		}

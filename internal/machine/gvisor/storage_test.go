@@ -118,8 +118,8 @@ all = [threading.Thread(target=work, args=(k,)) for k in range(4)]
 	}
 }
 
-// TestVolumeIsSharedWithHost checks that the machine and the host see each other's changes at
-// once, including changes to owners and modes.
+// TestVolumeIsSharedWithHost checks that the machine and the host see each other's changes
+// immediately, including changes to owners and modes.
 func TestVolumeIsSharedWithHost(t *testing.T) {
 	s := startStored(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t)), machine.TreeStorage{Folder: t.TempDir()})
 	inside := func(want, line string) {
@@ -213,8 +213,8 @@ func TestIncompleteVolumesAreMarked(t *testing.T) {
 	}
 }
 
-// TestMappedWritesReachVolume checks that the host sees all writes of a running machine at once,
-// also through a mapping, although nothing flushes them.
+// TestMappedWritesReachVolume checks that the host sees all writes of a running machine
+// immediately, although nothing flushes them. That includes writes through a mapping.
 func TestMappedWritesReachVolume(t *testing.T) {
 	s := startStored(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t)), machine.TreeStorage{Folder: t.TempDir()})
 	s.shell(t, "cd "+workspace+` && (python3 -c "

@@ -32,7 +32,7 @@ func (s suite) asleep(t *testing.T) {
 			t.Fatalf("round %d: the counter went from %s to %s before Thaw", round, stood, now)
 		}
 	}
-	for range 2 { // thaw, save at once, resume
+	for range 2 { // thaw, save immediately, resume
 		g.wake(t)
 		g.wake(t)
 		g = s.follow(t, g, g.saveAsleep(t))

@@ -144,7 +144,7 @@ func (s suite) limits(t *testing.T) {
 }
 
 // outOfMemory checks that a process is killed if it uses all memory. If the machine has no OOM
-// killer, the machine must end and give the reason.
+// killer, the machine must end and report the reason.
 func (s suite) outOfMemory(t *testing.T) {
 	if !s.driver.Features().Limits {
 		t.Skip("its machines have no bounds")

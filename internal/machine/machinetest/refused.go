@@ -69,7 +69,7 @@ func (s suite) savedRefused(t *testing.T) {
 	m.answers(t)
 }
 
-// copied moves a file to the path whole and puts a copy at the old path. A change to the copy then
+// copied moves a file to another path and puts a copy at the old path. A change to the copy then
 // does not change other hard links of the file.
 func copied(t *testing.T, path, whole string) (size int64) {
 	t.Helper()

@@ -89,7 +89,7 @@ func (s suite) savable(t *testing.T) {
 }
 
 // continues saves a machine while commands run, and resumes it as another machine. The callers of
-// the commands wait meanwhile.
+// the commands wait until then.
 func (s suite) continues(t *testing.T) {
 	s.savable(t)
 	g := s.start(t, other)

@@ -162,8 +162,8 @@ func (in *instance) warm(ctx context.Context, bare bool, n *machine.Network) err
 }
 
 // save writes the state of the devices to a file. The machine runs until QEMU stops it at the end
-// of the save. QEMU then saves it as a running machine, so that restored machines run at once. The
-// memory is then in its own file, and the changes to the disk are in a layer.
+// of the save. QEMU then saves it as a running machine, so that restored machines run immediately.
+// The memory is then in its own file, and the changes to the disk are in a layer.
 func (in *instance) save(ctx context.Context, state *os.File) error {
 	_, err := in.monitor.run(ctx, command{name: "qmp_capabilities"}, ignoreShared)
 	if err == nil {

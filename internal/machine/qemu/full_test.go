@@ -17,8 +17,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// TestFullDiskDuringTemplate checks that Start gives the reason if the disk is full, and
-// leaves no files. With enough space Start must succeed.
+// TestFullDiskDuringTemplate checks the error of Start if the disk is full, and that Start leaves
+// no files. With enough space Start must succeed.
 func TestFullDiskDuringTemplate(t *testing.T) {
 	t.Parallel()
 	d := privateDirs(t)

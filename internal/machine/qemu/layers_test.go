@@ -198,7 +198,7 @@ func TestLayers(t *testing.T) {
 }
 
 // TestKilledMachineKeepsFlushedData kills machines while they write. It checks that flushed data
-// survives and that the next machine can use the disks at once.
+// survives and that the next machine can use the disks immediately.
 func TestKilledMachineKeepsFlushedData(t *testing.T) {
 	t.Parallel()
 	k := newDisks(t)

@@ -126,8 +126,8 @@ func TestStoppedMachineReceivesNothing(t *testing.T) {
 	again.works(t)
 }
 
-// TestFullDiskWhileSaving checks that Save gives the reason and leaves no files. The machine
-// continues to run and can be saved elsewhere.
+// TestFullDiskWhileSaving checks that the error of Save contains the reason, and that Save leaves
+// no files. The machine continues to run and can be saved elsewhere.
 func TestFullDiskWhileSaving(t *testing.T) {
 	d, root := driverIn(t, machine.TCG, machinetest.SharedDirs(t)), machinetest.Debian(t)
 	s := startSmall(t, d, root)
@@ -194,8 +194,8 @@ end
 (setsid python3 /run/churn.py >/run/churn.log 2>&1 &)
 until [ -s /run/rounds ]; do sleep 0.1; done`
 
-// TestFreeMemoryIsOmitted checks that saved files contain neither free memory nor zero pages, but
-// all other pages. Meanwhile a program allocates and frees memory. The second round saves a resumed
+// TestFreeMemoryIsOmitted checks that saved files contain all pages except free pages and zero
+// pages. A program allocates and frees memory during the saves. The second round saves a resumed
 // machine.
 func TestFreeMemoryIsOmitted(t *testing.T) {
 	d, root := driverIn(t, machine.TCG, machinetest.SharedDirs(t)), machinetest.Debian(t)

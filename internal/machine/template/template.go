@@ -62,7 +62,7 @@ type fileRecord struct {
 	Folder bool       `json:"folder,omitempty"` // the path is a folder, Digest comes from [stampFolder], and Stamp is unused
 }
 
-// Store is the folder that contains all templates. Many processes can use it at once.
+// Store is the folder that contains all templates. Many processes can use it at the same time.
 type Store struct{ Dir string }
 
 // Template is a template that is in use. It is not removed before Close.
@@ -166,7 +166,7 @@ func read(dir string) (r record, err error) {
 	return r, err
 }
 
-// write replaces the manifest. Several processes can do so at once.
+// write replaces the manifest. Several processes can do so at the same time.
 func write(dir string, r record) error {
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -319,7 +319,7 @@ func (s Store) sweepDetached() error {
 	for _, dir := range old {
 		using, err := flock.TryFolder(dir, flock.Exclusive)
 		if err != nil {
-			continue // in use, or removed by another process
+			continue // the template is in use, or another process has removed it
 		}
 		err = os.RemoveAll(dir)
 		using.Release()

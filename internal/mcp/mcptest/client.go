@@ -34,7 +34,7 @@ func Client(t testing.TB, serve func(ctx context.Context, in io.ReadCloser, out 
 	return c
 }
 
-// sockets returns two connected sockets. A server notices at once when its peer is closed.
+// sockets returns two connected sockets. A server notices immediately when its peer is closed.
 func sockets(t testing.TB) (theirs, ours net.Conn) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

@@ -22,9 +22,9 @@ type Server struct {
 	MAC      net.HardwareAddr // MAC address of the client, 6 bytes: the server ignores requests from other clients.
 	Gateway  netip.Addr       // IPv4 address: default route and server identifier.
 	DNS      netip.Addr       // IPv4 address: omitted if zero.
-	MTU      uint16           // in bytes: omitted if 0.
-	Hostname string           // at most 255 bytes: omitted if empty.
-	Lease    time.Duration    // in whole seconds: 136 years means forever.
+	MTU      uint16           // MTU in bytes; if 0, replies do not contain it.
+	Hostname string           // at most 255 bytes; if empty, replies do not contain it.
+	Lease    time.Duration    // lease time, in whole seconds; 136 years means forever.
 }
 
 // Answer returns the reply to a request. Both are UDP payloads. If broadcast is true, the caller

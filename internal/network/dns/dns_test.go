@@ -20,8 +20,8 @@ import (
 // world is a resolver that has a few names. It is also a filter that refuses names containing
 // "refused", and private addresses.
 type world struct {
-	addresses map[string][]netip.Addr // by name and network
-	fail      map[string]error        // by the name that is looked up
+	addresses map[string][]netip.Addr // addresses by name and network
+	fail      map[string]error        // errors by the name that is looked up
 
 	mu    sync.Mutex
 	asked []string

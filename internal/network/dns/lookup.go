@@ -98,7 +98,7 @@ func (s *Server) otherRecords(ctx context.Context, name string, t dnsmessage.Typ
 	switch t {
 	case dnsmessage.TypeCNAME:
 		found, err := s.Resolver.LookupCNAME(ctx, rooted)
-		var aliases []string // at most one: if the name is not an alias, Go returns the name itself
+		var aliases []string // at most one alias: if the name is not an alias, Go returns the name itself
 		if err == nil && isPublic(found) && !strings.EqualFold(fqdn(found), rooted) {
 			aliases = []string{found}
 		}

@@ -79,7 +79,7 @@ func (q query) reply(found []dnsmessage.ResourceBody, code dnsmessage.RCode, str
 			RecursionAvailable: true,
 			RCode:              code & 0xf,
 		},
-		Questions: q.questions, // in the same letter case as the query, because some clients compare it
+		Questions: q.questions, // the question keeps its upper and lower case, because some clients compare it
 	}
 	if q.edns {
 		var h dnsmessage.ResourceHeader

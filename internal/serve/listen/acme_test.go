@@ -24,8 +24,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// nameServer answers every question for an IPv4 address with 127.0.0.1, and others with nothing.
-// New versions of Pebble ask over TCP, and old ones over UDP.
+// nameServer answers every query for IPv4 addresses with 127.0.0.1, and other queries with an empty
+// answer. New versions of Pebble ask over TCP, and old ones over UDP.
 func nameServer(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -48,9 +48,9 @@ var (
 
 const (
 	socketName = "socket"
-	patience   = 10 * time.Second // for a response from tmux
-	statusTime = 2 * time.Second  // for tmux to report an exit status
-	endTime    = 3 * time.Second  // for a server without panes to end
+	patience   = 10 * time.Second // time limit for a response from tmux
+	statusTime = 2 * time.Second  // time limit for tmux to report an exit status
+	endTime    = 3 * time.Second  // time limit for a server without panes to end
 )
 
 // configuration is the server's configuration. The option "window-size manual" makes tmux 3.3
@@ -141,7 +141,7 @@ func (p Pane) Find(ctx context.Context) (Found, error) {
 
 // End is like Find, for a pane after the end of its program. It waits until tmux reports how the
 // program ended and has forwarded all output, but at most statusTime. If another program runs in
-// the pane, End returns at once.
+// the pane, End returns immediately.
 func (p Pane) End(ctx context.Context, pid int) (Found, error) {
 	for deadline := time.Now().Add(statusTime); ; time.Sleep(2 * time.Millisecond) {
 		f, err := p.Find(ctx)

@@ -26,7 +26,7 @@ type typedText struct {
 // typedLine is a line of typed text. Texts without a line end form one line.
 type typedLine struct {
 	typedText
-	ended bool // by Enter, or by a control character that ends a line
+	ended bool // the line was ended by Enter, or by a control character
 	plain bool // has no control characters, so that the echo is the text
 }
 

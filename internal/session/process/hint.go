@@ -96,7 +96,7 @@ func waits(pid int, private bool) bool {
 	return file == "/dev/tty" || strings.HasPrefix(file, "/dev/pts/")
 }
 
-// polls are the system calls that wait for several files at once.
+// polls are the system calls that can wait for several files.
 var polls = func() []int {
 	all := []int{unix.SYS_PSELECT6, unix.SYS_PPOLL, unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_PWAIT2}
 	if runtime.GOARCH == "amd64" {

@@ -110,8 +110,8 @@ type rateLimiter struct {
 
 func newRateLimiter(rate int64) rateLimiter { return rateLimiter{rate: rate} }
 
-// wait reserves n bytes and waits until they are allowed. After a second without calls, one
-// second's bytes are allowed at once.
+// wait reserves n bytes and waits until they are allowed. After a second without calls, the bytes
+// of one second are allowed without a delay.
 func (l *rateLimiter) wait(n int) { time.Sleep(l.reserve(n)) }
 
 // reserve reserves n bytes. It returns how long the caller must wait for them.

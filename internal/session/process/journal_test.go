@@ -64,7 +64,7 @@ func TestLogs(t *testing.T) {
 		ask(t, info, session.Request{Op: session.OpInput, Data: []byte("hidden1\nhidden2\n"), Client: "one"})
 		text, info := all(t, m, s.ID, session.Output)
 		for deadline := time.Now().Add(testenv.Patience); info.Folder.HasProcess() && time.Now().Before(deadline); {
-			time.Sleep(time.Millisecond) // until the session process has closed the log
+			time.Sleep(time.Millisecond) // wait until the session process has closed the log
 		}
 		folder := filepath.Join(s.LogFolder, s.ID)
 		if raw, err := os.ReadFile(folder + "/" + session.TranscriptName); err != nil || string(raw) != text || !strings.HasSuffix(text, "end\xff") {

@@ -55,7 +55,7 @@ func (o *output) close() {
 	}
 }
 
-// chunk is the size of a read. From a terminal the kernel returns at most 4 KiB at once.
+// chunk is the size of a read. From a terminal the kernel returns at most 4 KiB per read.
 const chunk = 64 << 10
 
 // read copies all streams to the logs until the streams end. It delays programs that exceed the

@@ -50,7 +50,7 @@ type child interface {
 	wait() (status unix.WaitStatus, lost bool) // waits for the end; lost: the exit status is unknown
 	kill(grace time.Duration)                  // asks all programs of the session to end; after grace, kills those that still run
 	resize(cols, rows int) error
-	signal(sig unix.Signal) error                    // to the foreground process group
+	signal(sig unix.Signal) error                    // sends a signal to the foreground process group
 	foreground() (settings *unix.Termios, group int) // settings and foreground process group of the terminal; nil, 0: unknown
 	streams() map[session.Stream]io.ReadCloser       // output streams
 }
@@ -193,7 +193,7 @@ func (p *sessionProcess) live(ctx context.Context) error {
 			p.program.kill(session.EndGrace)
 			<-exited
 			p.output.drain(reading)
-			if notice != "" { // after all output of the program
+			if notice != "" { // the notice comes after all output of the program
 				p.output.appendNotice(notice)
 			}
 			return p.end()

@@ -45,8 +45,8 @@ const (
 
 const (
 	tmuxPatience  = 10 * time.Second
-	endedTime     = 3 * time.Second // for tmux to report the exit status
-	logWriterTime = 5 * time.Second // for the log writer to start, or to write the remaining output
+	endedTime     = 3 * time.Second // time limit for tmux to report the exit status
+	logWriterTime = 5 * time.Second // time limit for the log writer to start, or to write the remaining output
 	watchTick     = time.Second
 	unreadAtOnce  = 1024 // number of unread input bytes at which typing pauses
 	unreadTick    = 2 * time.Millisecond

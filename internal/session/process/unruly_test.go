@@ -197,7 +197,7 @@ func TestUnreadableSessions(t *testing.T) {
 		}
 		broken = append(broken, info)
 	}
-	m = &session.Manager{Root: m.Root, Program: m.Program, Grace: m.Grace} // with an empty cache
+	m = &session.Manager{Root: m.Root, Program: m.Program, Grace: m.Grace} // a manager with an empty cache
 	for _, info := range broken {
 		if _, err := m.Get(info.ID); fault.KindOf(err) != fault.Corrupt {
 			t.Errorf("%v", err)

@@ -40,7 +40,7 @@ type Shell interface {
 	Write(ctx context.Context, b []byte) error  // Exhausted: the program has not read enough of its earlier input
 	LineLimit(ctx context.Context) (int, error) // longest line that its terminal accepts now, in bytes; 0: no limit
 	Resize(ctx context.Context, cols, rows int) error
-	Signal(ctx context.Context, sig unix.Signal) error // to the foreground process group
+	Signal(ctx context.Context, sig unix.Signal) error // sends a signal to the foreground process group.
 	Kill(ctx context.Context) error                    // kills the program and its descendants; returns when the program has ended
 	Close(ctx context.Context) error                   // kills the program and deletes its output
 }
@@ -58,7 +58,7 @@ type Piece struct {
 var ErrPaused = errors.New("the workspace is paused")
 
 const (
-	workspacePatience = 2 * time.Minute // for an operation that might resume the workspace
+	workspacePatience = 2 * time.Minute // time limit for an operation that might resume the workspace
 	minRetry          = 20 * time.Millisecond
 	maxRetry          = time.Second
 )

@@ -15,7 +15,7 @@ type asyncWriter struct {
 	busy    bool      // a goroutine writes the queued bytes, or the caller of begin will do it
 	waiting []byte
 	spare   []byte
-	err     error // error from to; after an error, nothing more is written
+	err     error // error from the writer; after an error, nothing more is written
 }
 
 func newAsyncWriter(to io.Writer) *asyncWriter {

@@ -57,7 +57,7 @@ func readAll(t *testing.T, c *remote.Client, read remote.ShellRead) (string, rem
 }
 
 func testBackgroundOutputs(t *testing.T, h *home, c *remote.Client) {
-	s := background(t, c, "", `echo $$; echo wrong >&2; cat; exit 5`) // the script has no input, so cat ends at once
+	s := background(t, c, "", `echo $$; echo wrong >&2; cat; exit 5`) // the script has no input, so cat ends immediately
 	out, end := readAll(t, c, remote.ShellRead{ID: s.ID})
 	errs, _ := readAll(t, c, remote.ShellRead{ID: s.ID, Errors: true})
 	if out != fmt.Sprintln(s.PID) || errs != "wrong\n" || end.Exit == nil || end.Exit.Code != 5 || !s.InBackground() {

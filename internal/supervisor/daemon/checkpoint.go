@@ -66,7 +66,7 @@ type savedShell struct {
 
 type savedService struct {
 	ExecID  string        `json:"exec_id"`
-	Start   []byte        `json:"start,omitempty"` // for restarts: the encoded command, with the names of its secrets
+	Start   []byte        `json:"start,omitempty"` // the encoded command, with the names of its secrets; used for restarts
 	Record  store.Service `json:"record"`
 	Streams savedStreams  `json:"streams"`
 	Gone    [2]int64      `json:"gone"` // bytes that are no longer kept at the start of each log

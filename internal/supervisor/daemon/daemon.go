@@ -149,7 +149,7 @@ type daemon struct {
 	netlog  networkLog
 	stored  stored
 
-	memoryKnown atomic.Int64 // the last result of memory that the machine has answered
+	memoryKnown atomic.Int64 // the last memory use that the machine has reported
 
 	started time.Time
 

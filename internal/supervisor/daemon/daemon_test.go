@@ -195,7 +195,7 @@ func processes(t testing.TB, text string) (pids []int) {
 	return pids
 }
 
-// eventually waits at most 10 s until the function so returns true.
+// eventually waits at most 10 s until a function returns true.
 func eventually(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(testenv.Patience); !so(); time.Sleep(5 * time.Millisecond) {

@@ -58,7 +58,7 @@ func (s *server) connectPort(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer conn.Close()
-	stop() // after Hijack, the end of the request no longer means that the caller has gone
+	stop() // after Hijack, the end of the request no longer means that the caller has disconnected
 	caller, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return err
@@ -71,9 +71,9 @@ func (s *server) connectPort(w http.ResponseWriter, r *http.Request) error {
 		io.Copy(conn, struct{ io.Reader }{buffered})
 		conn.CloseWrite()
 		if c, ok := caller.(syscall.Conn); ok {
-			socket.AwaitHangup(c) // until then the caller can still read
+			socket.AwaitHangup(c) // the caller can still read until it hangs up
 		}
-		time.AfterFunc(closePatience, cancel) // in case the program does not close the connection
+		time.AfterFunc(closePatience, cancel) // needed if the program does not close the connection
 	}()
 	io.Copy(struct{ io.Writer }{caller}, conn)
 	return nil

@@ -51,7 +51,7 @@ func (s *server) Exec(ctx context.Context, stream *connect.BidiStream[supervisor
 	c.init(d, ctx, first.Start.ExecId)
 	c.stdout = d.newWriters(to.of(func(r *supervisorv1.ExecResponse, b []byte) { r.Stdout = b }), &h.stdout)
 	c.stderr = d.newWriters(to.of(func(r *supervisorv1.ExecResponse, b []byte) { r.Stderr = b }), &h.stderr)
-	c.onStart = func(pid int) { to.send(&supervisorv1.ExecResponse{Pid: uint32(pid)}) } // if the caller has gone, the next send fails too
+	c.onStart = func(pid int) { to.send(&supervisorv1.ExecResponse{Pid: uint32(pid)}) } // if the caller has disconnected, the next send fails too
 	var input io.Reader
 	if first.Start.Stdin {
 		r, w := io.Pipe()

@@ -295,7 +295,7 @@ func testManyAtOnce(t *testing.T, h *home, c *remote.Client) {
 	}
 }
 
-// gated is a writer that blocks until the channel open is closed.
+// gated is a writer that blocks until its channel is closed.
 type gated struct {
 	open <-chan struct{}
 	n    int64

@@ -245,8 +245,9 @@ func (s *spoiler) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestUnreadCallsDelayNobody checks that unread calls do not delay other callers. It starts
-// many reads and a command without receiving their content, and runs another command meanwhile.
+// TestUnreadCallsDelayNobody checks that unread calls do not delay other callers. It starts many
+// reads and a command, and does not receive their content. During that time it runs another
+// command.
 func TestUnreadCallsDelayNobody(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)

@@ -125,7 +125,7 @@ func testFollowLines(t *testing.T, h *home, c *remote.Client) {
 	}
 }
 
-// slow is a writer that blocks until the channel may is closed.
+// slow is a writer that blocks until its channel is closed.
 type slow struct {
 	*seen
 	began chan<- struct{} // receives a value when the first Write begins

@@ -41,7 +41,7 @@ type job struct {
 	err   error // why the end was not seen
 }
 
-// init prepares a job. Its program ends when the context life is cancelled.
+// init prepares a job. Its program ends when the context is cancelled.
 func (j *job) init(d *daemon, life context.Context, id string) {
 	j.daemon, j.id = d, id
 	j.started, j.done = make(chan struct{}), make(chan struct{})

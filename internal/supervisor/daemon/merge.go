@@ -27,7 +27,7 @@ const (
 // The next operation that changes the workspace removes the files of merged layers.
 func (d *daemon) merge(ctx context.Context, m machine.Merger) {
 	select {
-	case <-d.free: // until then other processes might need the unchanged disks
+	case <-d.free: // before that, other processes might need the unchanged disks
 	case <-ctx.Done():
 		return
 	}

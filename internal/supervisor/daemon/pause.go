@@ -107,9 +107,9 @@ func (d *daemon) autoPause(ctx context.Context) bool {
 }
 
 // heldFor is how long the agent keeps the machine's processes frozen. The machine's own clock
-// measures that time, and continues when the saved machine is resumed. The time is longer than the
-// next supervisor waits for the agent, so no process runs before the machine has been renewed. It
-// is the longest time that the agent allows.
+// measures this time, and continues when the saved machine is resumed. The next supervisor waits
+// less than heldFor for the agent. So no process runs before the machine has been renewed. The
+// agent allows no longer time.
 const heldFor = time.Minute
 
 // savedMachine is a machine that was saved and is still paused. The outputs of its jobs are

@@ -143,7 +143,7 @@ func TestStartedBy(t *testing.T) {
 func TestMemoryUsed(t *testing.T) {
 	for text, want := range map[string]int64{
 		"MemTotal:       1000 kB\nMemFree:         300 kB\nMemAvailable:    400 kB\nBuffers: 1 kB\n": 600 << 10,
-		"MemTotal:       1000 kB\nMemFree:         300 kB\nBuffers: 1 kB\n":                          700 << 10, // as in kernels before 3.14
+		"MemTotal:       1000 kB\nMemFree:         300 kB\nBuffers: 1 kB\n":                          700 << 10, // the format of kernels before 3.14
 		"MemTotal:       1000 kB\nMemFree:         3":                                                997 << 10, // incomplete
 		"MemTotal:\nMemFree: 5 kB": 0,
 		"":                         0,

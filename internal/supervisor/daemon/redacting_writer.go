@@ -26,14 +26,14 @@ type position struct {
 	Cut   secret.Cut `json:"cut,omitzero"`
 }
 
-// newWriter returns a writer to a destination that never blocks. The output continues at the
-// position from.
+// newWriter returns a redacting writer. Its destination must never block. The output continues at
+// the given position.
 func (d *daemon) newWriter(to io.Writer, from position) *redactingWriter {
 	return &redactingWriter{w: d.secrets.Continue(to, from.Cut), count: from.Bytes}
 }
 
-// newWriters returns a writer to kept, which never blocks, and to reader. Write waits until reader
-// has received the bytes.
+// newWriters returns a redacting writer with two destinations. The destination kept must never
+// block. Write waits until the destination reader has received the bytes.
 func (d *daemon) newWriters(reader, kept io.Writer) *redactingWriter {
 	async := newAsyncWriter(reader)
 	w := d.newWriter(io.MultiWriter(kept, async), position{})

@@ -163,7 +163,7 @@ func (s *shell) consume(offset int64) {
 }
 
 // before returns the output since the alternate screen was entered. It returns nil if the alternate
-// screen is not active at the offset at.
+// screen is not active at the given offset.
 func (s *shell) before(at int64) []byte {
 	s.mu.Lock()
 	since, alternate := s.switches.Alternate(at)

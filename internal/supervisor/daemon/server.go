@@ -118,7 +118,7 @@ var (
 	errPausing  = fault.Newf(fault.Unavailable, "it is being paused").WithHint("try again: the next operation resumes it")
 )
 
-// refuse makes new operations fail with the error why. If why is nil, new operations are accepted
+// refuse makes new operations fail with the given error. If it is nil, new operations are accepted
 // again.
 func (s *server) refuse(why error) {
 	s.mu.Lock()

@@ -31,10 +31,10 @@ type service struct {
 	job
 	opened chan struct{}       // closed when the logs are open
 	logs   [2]*program.LogFile // standard output and standard error
-	start  *programv1.Command  // for restarts after a pause; nil: there is no restart policy
+	start  *programv1.Command  // the command, for restarts after a pause; nil: there is no restart policy
 
 	// Guarded by job.mu.
-	record  store.Service   // its name never changes
+	record  store.Service   // the name in the record never changes
 	ports   []*network.Port // published while it runs
 	closed  bool            // whether no more ports can be published.
 	stopped bool            // whether the service was asked to end.

@@ -27,7 +27,7 @@ type readiness struct {
 }
 
 // init starts to wait until the shell is ready. A shell with prompts is ready at its first output,
-// or after promptPatience. Any other program is ready at once.
+// or after promptPatience. Any other program is ready immediately.
 func (r *readiness) init(prompts bool) {
 	r.now = make(chan struct{})
 	if prompts {

@@ -116,9 +116,9 @@ func (d *daemon) copyHeld(ctx context.Context, disks storage.Folder, s storage.S
 	return errors.Join(disks.Take(ctx, s), release())
 }
 
-// addLayers makes the machine write to new layers. Meanwhile the function hold stops writes to the
-// disks. The layers are added to the database first, so the machine never writes to a layer that
-// the database does not contain.
+// addLayers makes the machine write to new layers. During the change, the function hold stops
+// writes to the disks. The layers are first added to the database, so the machine never writes to a
+// layer that the database does not contain.
 func (d *daemon) addLayers(ctx context.Context, m machine.Layerer, s *storage.Snapshot, hold func(context.Context) (func() error, error)) error {
 	id := d.config.Workspace.ID
 	if err := d.store.SetDisks(ctx, id, s.Next); err != nil {
@@ -162,8 +162,8 @@ func (d *daemon) thaw(ctx context.Context, frozen bool) error {
 	return err
 }
 
-// copyPaused copies the disks. If the driver can pause the machine, it pauses the machine
-// meanwhile.
+// copyPaused copies the disks. If the driver can pause the machine, it pauses the machine during
+// the copy.
 func (d *daemon) copyPaused(ctx context.Context, disks storage.Folder, s *storage.Snapshot, whole bool) (err error) {
 	if saver, ok := d.machine.Machine().(machine.RootSaver); ok && whole {
 		path, withRoot := disks.NewRoot(s.Disks)

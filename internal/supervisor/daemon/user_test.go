@@ -11,7 +11,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// TestUnknownUser checks that a program with an unknown user fails at once, with an error that
+// TestUnknownUser checks that a program with an unknown user fails immediately, with an error that
 // names the user.
 func TestUnknownUser(t *testing.T) {
 	t.Parallel()

@@ -9,9 +9,10 @@ import (
 	supervisorv1 "github.com/pyro-mcp/pyro/internal/gen/supervisor/v1"
 )
 
-// FollowHistory calls the function changed at once. It calls changed again each time that commands
-// have ended and the database contains that. FollowHistory returns when the supervisor ends, and
-// reports whether the supervisor paused the machine. The caller then reads the history once more.
+// FollowHistory calls the function changed immediately. It calls changed again each time that
+// commands have ended and their ends are in the database. FollowHistory returns when the supervisor
+// ends, and reports whether the supervisor paused the machine. The caller then reads the history
+// once more.
 func (c *Client) FollowHistory(ctx context.Context, changed func() error) (paused bool, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

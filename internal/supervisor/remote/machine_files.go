@@ -83,9 +83,9 @@ func (c *Client) PutMachineTree(ctx context.Context, path string, o TreeOptions,
 	return done, err
 }
 
-// GetMachineTree copies the entry at a path, and everything below it, as a tar archive. Names in
-// the archive begin with as, or with the last element of the path if as is empty. See
-// client.GetTree.
+// GetMachineTree copies the entry at a path, and everything below it, as a tar archive. All names
+// in the archive begin with the parameter as. If it is empty, they begin with the last element of
+// the path. See client.GetTree.
 func (c *Client) GetMachineTree(ctx context.Context, path, as string, to io.Writer) error {
 	return c.call(ctx, http.MethodGet, MachineTreePath, url.Values{"path": {path}, "as": {as}}, nil, copying(to))
 }

@@ -31,7 +31,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// eventually waits at most 10 s until the function so returns true.
+// eventually waits at most 10 s until a function returns true.
 func eventually(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(testenv.Patience); !so(); time.Sleep(2 * time.Millisecond) {

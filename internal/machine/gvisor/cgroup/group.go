@@ -76,7 +76,7 @@ func (g *Group) make(p *Parent, l Limits) error {
 			return err
 		}
 		g.folders = append(g.folders, folder)
-		lock, err := flock.TryFolder(folder, flock.Exclusive) // until Close, see Sweep
+		lock, err := flock.TryFolder(folder, flock.Exclusive) // locked until Close, see Sweep
 		if err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ func (g *Group) Add(pid int) error {
 // OutOfMemory reports whether the kernel has killed a process because the group's memory or the
 // host's memory was exhausted. In that case version 2 kills all processes of the group, and version
 // 1 kills one. Before Linux 4.13 the kernel does not count these kills. After Close, OutOfMemory
-// gives the value at the time of Close.
+// returns the value at the time of Close.
 func (g *Group) OutOfMemory() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -191,9 +191,9 @@ func (g *Group) remove() error {
 	return failed
 }
 
-// kill kills the processes of the group. In version 2, Linux 5.14 has the file cgroup.kill. A write
-// to this file kills all processes at once, including new ones. Otherwise kill kills the processes
-// one by one. If there is a pids controller, kill first forbids new processes.
+// kill kills the processes of the group. In version 2, Linux 5.14 has the file cgroup.kill. A
+// single write to this file kills all processes, including new ones. Otherwise kill kills the
+// processes one by one. If there is a pids controller, kill first forbids new processes.
 func (g *Group) kill() {
 	for _, folder := range g.folders {
 		if g.version == 2 && g.kernel.write(filepath.Join(folder, "cgroup.kill"), "1") == nil {

@@ -66,7 +66,7 @@ func makeReal(t *testing.T, p *Parent, l Limits) *Group {
 	return g
 }
 
-// inside runs a script in the group. The function end waits until the script has ended, and gives
+// inside runs a script in the group. The function end waits until the script has ended, and returns
 // its output.
 func inside(t *testing.T, g *Group, script string) (pid int, end func() string) {
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
@@ -287,7 +287,7 @@ func TestKernelSweep(t *testing.T) {
 	}
 }
 
-// TestKernelReportsShortage checks that a version 1 group reports at once when the kernel kills
+// TestKernelReportsShortage checks that a version 1 group reports immediately when the kernel kills
 // one of its processes.
 func TestKernelReportsShortage(t *testing.T) {
 	g := makeReal(t, realParent(t), Limits{MemoryBytes: 64 << 20})

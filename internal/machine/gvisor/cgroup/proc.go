@@ -34,7 +34,7 @@ func read(name string) (string, error) {
 // membership is the group of a process in one tree.
 type membership struct {
 	v2          bool
-	controllers []string // of the tree, in version 1.
+	controllers []string // controllers of the tree, in version 1.
 	path        string   // path of the group from the root of the cgroup namespace on.
 }
 
@@ -66,7 +66,7 @@ func parseMemberships(text string) ([]membership, error) {
 type mount struct {
 	root     string   // part of the file system
 	point    string   // path of the mount point
-	readOnly bool     // of the mount or of the file system.
+	readOnly bool     // the mount or the file system is read-only.
 	kind     string   // type of the file system, such as "cgroup2".
 	super    []string // options; in version 1 with the controllers
 }

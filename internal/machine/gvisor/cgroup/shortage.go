@@ -11,8 +11,8 @@ import (
 
 // Shortages returns a file that becomes readable when a version 1 group is out of memory. The
 // kernel might then have killed one of the processes: call Killed to find out. On version 2
-// Shortages gives nil, because that kernel kills all processes of the group. The caller closes the
-// file.
+// Shortages returns nil, because there the kernel kills all processes of the group. The caller
+// closes the file.
 func (g *Group) Shortages() (*os.File, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

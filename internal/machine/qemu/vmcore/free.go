@@ -12,7 +12,7 @@ type Free struct {
 	kernel *Kernel
 	memory io.ReaderAt
 	size   int64
-	maps   []uint64 // for each section, the virtual address that frame 0's descriptor would have
+	maps   []uint64 // virtual address of frame 0's descriptor, extrapolated from each section's descriptors
 	err    error    // why no more pages can be examined
 
 	chunk       int64  // number of the chunk in free; -1 if none
@@ -32,8 +32,8 @@ func (k *Kernel) Free(memory io.ReaderAt, size int64) (*Free, error) {
 	return f, nil
 }
 
-// chunk is the number of frames in a chunk. The descriptors of a chunk are read at once. No free
-// block crosses the border of a chunk.
+// chunk is the number of frames in a chunk. The descriptors of a chunk are read with one call. No
+// free block crosses the border of a chunk.
 func (k *Kernel) chunk() int64 { return 1 << k.maxOrder }
 
 // Each section has a word that combines the address of the section's descriptors with flags. The
