@@ -1,10 +1,10 @@
 // The protocol between a machine's supervisor and the agent inside the machine.
 //
 // The agent serves this protocol as Connect over HTTP/2 on one byte stream (internal/agent/link).
-// The supervisor and the agent are always built from the same source tree, so different versions
-// need not be compatible. If a template contains another agent, the template is rebuilt. The
-// supervisor treats everything that the agent sends as hostile. So every field has a limit. The
-// limits are stated here, and the client enforces them.
+// The supervisor and the agent always come from the same source tree. So a new version of the
+// protocol does not need to support an older one. If a template contains another agent, the
+// template is built again. The supervisor treats everything that the agent sends as hostile, so
+// every field has a limit. The limits are stated here, and the client enforces them.
 //
 // File content is not part of this service. It is sent as plain HTTP/2 bodies on the same byte
 // stream, or through memory that the supervisor and the agent share:

@@ -252,8 +252,8 @@ func (x *Size) GetRows() uint32 {
 }
 
 // Exit says how a program ended. The agent sends it after it has reaped the process and read all
-// output. If another process still has the output open, the agent sends it 100 ms after it has
-// reaped the process.
+// output. If another process keeps the output open, the agent waits only 100 ms for the rest of the
+// output.
 type Exit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Code          int32                  `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`     // 0 to 255; 128 + signal if a signal ended it; 126 or 127 if it never ran
@@ -261,7 +261,7 @@ type Exit struct {
 	TimedOut      bool                   `protobuf:"varint,3,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
 	NotRun        string                 `protobuf:"bytes,4,opt,name=not_run,json=notRun,proto3" json:"not_run,omitempty"`                   // why the program never ran, at most 1 KiB
 	OutOfMemory   bool                   `protobuf:"varint,5,opt,name=out_of_memory,json=outOfMemory,proto3" json:"out_of_memory,omitempty"` // the kernel killed a process of the machine for lack of memory
-	OutputHeld    bool                   `protobuf:"varint,6,opt,name=output_held,json=outputHeld,proto3" json:"output_held,omitempty"`      // another process still had the output open
+	OutputHeld    bool                   `protobuf:"varint,6,opt,name=output_held,json=outputHeld,proto3" json:"output_held,omitempty"`      // another process kept the output open, and the agent did not wait for it
 	DurationNs    int64                  `protobuf:"varint,7,opt,name=duration_ns,json=durationNs,proto3" json:"duration_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -576,10 +576,10 @@ func (x *Shell) GetSequence() int64 {
 
 type OpenShellRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// exec_id must be unset, and timeout_ms too unless record is set. If tty is unset, the program
-	// runs in the background. It then accepts WriteShell only if stdin is set.
+	// Without tty, the program runs in the background, and it accepts WriteShell only if stdin is
+	// set. exec_id must be unset. timeout_ms can be set only together with record.
 	Start *v1.Command `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
-	// A name by which callers find the program, at most 256 bytes; optional. A new program can use
+	// The name by which callers find the program; optional, at most 256 bytes. A new program can use
 	// the tag of a program that has ended.
 	Tag string `protobuf:"bytes,2,opt,name=tag,proto3" json:"tag,omitempty"`
 	// The program prints a prompt when it is ready. Input and signals are delayed until then.
