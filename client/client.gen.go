@@ -1659,7 +1659,7 @@ type SandboxesProcessesStreamParams struct {
 	// StderrOffset The same for the standard error
 	StderrOffset *int64 `form:"stderr_offset,omitempty" json:"stderr_offset,omitempty"`
 
-	// Window Send at most so many bytes that no frame ack has confirmed; 0: no limit
+	// Window The largest number of bytes that the server sends before the client confirms them with ack; 0: no limit
 	Window *int64 `form:"window,omitempty" json:"window,omitempty"`
 }
 

@@ -25,7 +25,7 @@ type selected struct {
 	Selector     string `path:"selector" maxLength:"256" doc:"A PID, or a tag"`
 	StdoutOffset int64  `query:"stdout_offset" minimum:"0" doc:"Start at this byte of the standard output; 0: at the oldest stored byte"`
 	StderrOffset int64  `query:"stderr_offset" minimum:"0" doc:"The same for the standard error"`
-	Window       int64  `query:"window" minimum:"0" doc:"Send at most so many bytes that no frame ack has confirmed; 0: no limit"`
+	Window       int64  `query:"window" minimum:"0" doc:"The largest number of bytes that the server sends before the client confirms them with ack; 0: no limit"`
 }
 
 func (s *Server) bindStreams(base string) {

@@ -9636,7 +9636,7 @@ export interface operations {
                 stdout_offset?: number;
                 /** @description The same for the standard error */
                 stderr_offset?: number;
-                /** @description Send at most so many bytes that no frame ack has confirmed; 0: no limit */
+                /** @description The largest number of bytes that the server sends before the client confirms them with ack; 0: no limit */
                 window?: number;
             };
             header?: never;
