@@ -8,8 +8,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// signalForwarder sends a caller's signals to a command. A signal that arrives before the call of
-// the method starting ends the caller's operation. Later signals are queued until the command runs.
+// signalForwarder sends a caller's signals to a command. A signal that arrives before the method
+// "starting" is called ends the caller's operation. Later signals are queued until the command
+// runs.
 type signalForwarder struct {
 	mu      sync.Mutex
 	waits   bool // the command is about to start, so signals are queued

@@ -83,8 +83,8 @@ type Policy struct {
 }
 
 // GitFiles calls the function add for each file below a .git. A name is relative to .git; it is
-// empty for a file .git itself, and ends with a slash for a folder. The content is the file host of
-// this host or, if host is empty, text.
+// empty for a file .git itself, and ends with a slash for a folder. The parameter host is the path
+// of the content on this host. If host is empty, the content is text.
 type GitFiles func(ctx context.Context, add func(name, host string, text []byte) error) error
 
 // Summary counts the entries that were read or written.

@@ -79,8 +79,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &e) && e.Timeout()
 }
 
-// TestDialPortResumes checks that connections resume a paused sandbox once, and record running as
-// its wanted state.
+// TestDialPortResumes checks that connections resume a paused sandbox once, and that its wanted
+// state is then "running".
 func TestDialPortResumes(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx := t.Context()

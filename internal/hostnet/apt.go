@@ -10,8 +10,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/environment/debian"
 )
 
-// archives are the archives of distributions, by the last element of their path, with the servers
-// that provide them by default.
+// archives has the default servers of each archive of a distribution. A key is the last element of
+// the archive's path.
 var archives = map[string][]string{
 	"debian":          {"deb.debian.org", "ftp.debian.org", "httpredir.debian.org"},
 	"debian-security": {"security.debian.org", "deb.debian.org"},

@@ -55,7 +55,8 @@ func (s *Shells) Run(ctx context.Context, tag string, c program.Command) (Shell,
 	return s.recorded(ctx, opened, err)
 }
 
-// recorded records that a shell was opened, unless err is set. It returns opened and err.
+// recorded records that a shell was opened, unless err is set. Its results are the parameters
+// opened and err.
 func (s *Shells) recorded(ctx context.Context, opened Shell, err error) (Shell, error) {
 	if err == nil {
 		s.manager.addEvent(ctx, s.workspace, s.began, store.EventShell, store.Detail{Name: opened.ID, Path: opened.Cwd})

@@ -16,7 +16,7 @@ var floods = map[string]func(*wire, task) result{
 	"flood": rawFlood, "dns-flood": dnsFlood, "flow-flood": flowFlood, "dns-tcp-flood": dnsTCPFlood, "connection-flood": connectionFlood, "hoard": holdConnections,
 }
 
-// rawFlood sends a shape repeatedly, each time with other ports or identifiers.
+// rawFlood sends a shape repeatedly, each time with different ports or identifiers.
 func rawFlood(w *wire, t task) result {
 	to, err := netip.ParseAddrPort(t.To)
 	if err != nil {

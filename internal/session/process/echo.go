@@ -205,8 +205,9 @@ func (f *echoFinder) edited(e edit, lines []typedLine) {
 	f.add(from, e.to)
 }
 
-// editing adds the echo in an edit that has not ended, given the lines that it can contain. If it
-// does not find a line that was entered, the editor has not printed the whole line yet.
+// editing adds the echo in an edit that has not ended. The parameter lines has the lines that it
+// can contain. If it does not find a line that was entered, the editor has not printed the whole
+// line yet.
 func (f *echoFinder) editing(e edit, lines []typedLine) {
 	from, own, entered := e.from, false, false
 	var line typedLine

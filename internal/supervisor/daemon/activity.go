@@ -126,8 +126,8 @@ func (a *activity) expired() <-chan struct{} { return a.ttl.over }
 // call again to rearm it.
 func (a *activity) idle() <-chan struct{} { return a.pause.over }
 
-// again restarts the timer of idle: its channel receives another value after the given time without
-// activity.
+// again restarts the timer of idle. After the given time without activity, the channel of idle
+// receives another value.
 func (a *activity) again(after time.Duration) { a.pause.timer.Reset(after) }
 
 // times returns the time of the last activity, and the time at which the machine expires if it is
