@@ -11,17 +11,17 @@ import (
 // that a terminal of the page keeps.
 const maxBacklog = 1 << 20
 
-// backlog has the events of a stream that a client with a window has no room for yet. The server
-// reads the stream without a pause. If the client is too slow, the backlog drops the oldest output.
-// Otherwise, megabytes of output would wait in buffers of the connection to the host. The client
-// would have to show all of them before the answer to a key.
+// backlog contains the events of a stream for which the window of a client has no room yet. The
+// server reads the stream without a pause. If the client is too slow, the backlog drops the oldest
+// output. Otherwise, megabytes of output would wait in buffers of the connection to the host. The
+// client would have to show all of them before the answer to a key.
 type backlog[E any] struct {
 	mu      sync.Mutex
 	events  []sized[E]
-	size    int // of all events
+	size    int // size of the output of all events
 	ended   bool
 	err     error         // why the stream ended
-	changed chan struct{} // has one place
+	changed chan struct{} // has a buffer for one value
 }
 
 // sized is an event with output of a size in bytes. Events without output are never dropped.
