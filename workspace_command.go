@@ -130,7 +130,7 @@ func (c *Cmd) runBounded() error {
 // has the kind NotFound. After a successful Start, call Wait to release the command's resources.
 func (c *Cmd) Start() error {
 	if c.begun {
-		return c.errState("it was started before")
+		return c.errState("it was already started")
 	}
 	c.begun = true
 	command, err := c.program()
@@ -182,7 +182,7 @@ func (c *Cmd) Wait() error {
 	case c.Process == nil:
 		return c.errState("it was not started")
 	case c.waited:
-		return c.errState("Wait was called before")
+		return c.errState("Wait was already called")
 	}
 	c.waited = true
 	<-c.done

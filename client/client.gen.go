@@ -542,10 +542,10 @@ type AuditEntryStatus string
 type AuditPage struct {
 	Items *[]AuditEntry `json:"items"`
 
-	// NextBefore before of the next page
+	// NextBefore The parameter before for the next page
 	NextBefore *time.Time `json:"next_before,omitempty"`
 
-	// NextBeforeId before_id of the next page
+	// NextBeforeId The parameter before_id for the next page
 	NextBeforeId *string `json:"next_before_id,omitempty"`
 }
 
@@ -634,7 +634,7 @@ type Executed struct {
 	Cmd        string   `json:"cmd"`
 	DurationMs *float64 `json:"duration_ms,omitempty"`
 
-	// Encoding Of stdout and stderr
+	// Encoding The encoding of stdout and stderr
 	Encoding *ExecutedEncoding `json:"encoding,omitempty"`
 
 	// ExitCode 128 + n if signal n ended it; 126 or 127 if it never ran
@@ -646,7 +646,7 @@ type Executed struct {
 	Tag       *string `json:"tag,omitempty"`
 }
 
-// ExecutedEncoding Of stdout and stderr
+// ExecutedEncoding The encoding of stdout and stderr
 type ExecutedEncoding string
 
 // File defines model for File.
@@ -677,7 +677,7 @@ type Folder struct {
 
 // Fork defines model for Fork.
 type Fork struct {
-	// Live Copy also the memory and the processes
+	// Live Also copy the memory and the processes
 	Live *bool `json:"live,omitempty"`
 
 	// Metadata Default: the metadata of the source
@@ -756,11 +756,11 @@ type Limits struct {
 	// EgressMb Sent to other computers in a calendar month (UTC)
 	EgressMb int64 `json:"egress_mb"`
 
-	// MemoryMb Of sandboxes that are not paused
+	// MemoryMb The total of all sandboxes that are not paused
 	MemoryMb  int64 `json:"memory_mb"`
 	Sandboxes int64 `json:"sandboxes"`
 
-	// Vcpus Of sandboxes that are not paused
+	// Vcpus The total of all sandboxes that are not paused
 	Vcpus int64 `json:"vcpus"`
 }
 
@@ -809,7 +809,7 @@ type Me struct {
 	// Providers oidc, if the user has logged in with OpenID Connect
 	Providers *[]string `json:"providers"`
 
-	// Role In this team
+	// Role The role in this team
 	Role MeRole `json:"role"`
 
 	// TeamId The team for which the session acts
@@ -817,7 +817,7 @@ type Me struct {
 	UserId string `json:"user_id"`
 }
 
-// MeRole In this team
+// MeRole The role in this team
 type MeRole string
 
 // MeDeleteRequest defines model for Me-deleteRequest.
@@ -944,7 +944,7 @@ type PatchSummary struct {
 
 // Point defines model for Point.
 type Point struct {
-	// CpuPct Of all processors of the sandbox together: 0 to 100
+	// CpuPct The use of all processors of the sandbox together, 0 to 100
 	CpuPct        float64 `json:"cpu_pct"`
 	DiskBytes     int64   `json:"disk_bytes"`
 	MemBytes      int64   `json:"mem_bytes"`
@@ -1503,10 +1503,10 @@ type Template struct {
 	Metadata map[string]string `json:"metadata"`
 	Name     string            `json:"name"`
 
-	// Platform It belongs to the hosts: every team can use it, and no user can delete it
+	// Platform The template belongs to the hosts: every team can use it, and no user can delete it
 	Platform bool `json:"platform"`
 
-	// SizeBytes On the disk of the host; 0: unknown
+	// SizeBytes The size on the disk of the host; 0: unknown
 	SizeBytes int64 `json:"size_bytes"`
 
 	// Type snapshot: has processes, which continue in each new sandbox; base: has only files
@@ -1525,13 +1525,13 @@ type Terminal struct {
 	OpenedAt time.Time `json:"opened_at"`
 	Rows     int64     `json:"rows"`
 
-	// Tag The name to connect to it
+	// Tag The name by which clients connect to it
 	Tag string `json:"tag"`
 }
 
 // Terminals defines model for Terminals.
 type Terminals struct {
-	// Terminals The oldest first
+	// Terminals The running terminals, the oldest first
 	Terminals *[]Terminal `json:"terminals"`
 }
 
@@ -1569,7 +1569,7 @@ type EventsParams struct {
 	// Follow Wait for new events; false: end after the stored events
 	Follow *bool `form:"follow,omitempty" json:"follow,omitempty"`
 
-	// LastEventID Browsers send it when they connect again; it comes before after
+	// LastEventID Browsers send it when they connect again. It takes precedence over the parameter after
 	LastEventID *string `json:"Last-Event-ID,omitempty"`
 }
 
@@ -1689,7 +1689,7 @@ type SnapshotsCreateParams struct {
 
 // UsersSearchParams defines parameters for UsersSearch.
 type UsersSearchParams struct {
-	// Email The beginning, which includes the @
+	// Email The beginning of the email. It must include the @
 	Email string `form:"email" json:"email"`
 }
 
@@ -1889,7 +1889,7 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/api-keys (the `KeysCreate` operationId).
 	KeysCreate(ctx context.Context, body KeysCreateJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// KeysDelete Delete an API key, which then stops working at once; only admins can delete keys of others
+	// KeysDelete Delete an API key, which stops working immediately; only admins can delete keys of others
 	//
 	// Corresponds with DELETE /v1/api-keys/{id} (the `KeysDelete` operationId).
 	KeysDelete(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -1937,14 +1937,14 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/auth/methods (the `AuthMethods` operationId).
 	AuthMethods(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SwitchTeamWithBody Replace the session by one for another team of the user
+	// SwitchTeamWithBody Replace the session with one for another team of the user
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/auth/switch-team (the `SwitchTeam` operationId).
 	SwitchTeamWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SwitchTeam Replace the session by one for another team of the user
+	// SwitchTeam Replace the session with one for another team of the user
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2265,7 +2265,7 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/sandboxes/{id}/pause (the `SandboxesPause` operationId).
 	SandboxesPause(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SandboxesPing Count as use of a sandbox, which delays its pause
+	// SandboxesPing Record a use of a sandbox, which delays its pause
 	//
 	// Corresponds with POST /v1/sandboxes/{id}/ping (the `SandboxesPing` operationId).
 	SandboxesPing(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2396,7 +2396,7 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/sandboxes/{id}/summary (the `SandboxesSummary` operationId).
 	SandboxesSummary(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SandboxesTerminals List the running terminals, also those that agents opened
+	// SandboxesTerminals List the running terminals, including those that agents opened
 	//
 	// Corresponds with GET /v1/sandboxes/{id}/terminals (the `SandboxesTerminals` operationId).
 	SandboxesTerminals(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2497,7 +2497,7 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/teams/{id}/members (the `MembersAdd` operationId).
 	MembersAdd(ctx context.Context, id string, body MembersAddJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// MembersRemove Remove a member, whose sessions and API keys end at once
+	// MembersRemove Remove a member, whose sessions and API keys end immediately
 	//
 	// Corresponds with DELETE /v1/teams/{id}/members/{uid} (the `MembersRemove` operationId).
 	MembersRemove(ctx context.Context, id string, uid string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2625,7 +2625,7 @@ func (c *Client) KeysCreate(ctx context.Context, body KeysCreateJSONRequestBody,
 	return c.Client.Do(req)
 }
 
-// KeysDelete Delete an API key, which then stops working at once; only admins can delete keys of others
+// KeysDelete Delete an API key, which stops working immediately; only admins can delete keys of others
 //
 // Corresponds with DELETE /v1/api-keys/{id} (the `KeysDelete` operationId).
 func (c *Client) KeysDelete(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2753,7 +2753,7 @@ func (c *Client) AuthMethods(ctx context.Context, reqEditors ...RequestEditorFn)
 	return c.Client.Do(req)
 }
 
-// SwitchTeamWithBody Replace the session by one for another team of the user
+// SwitchTeamWithBody Replace the session with one for another team of the user
 //
 // Takes any type of body and a specified content type.
 //
@@ -2770,7 +2770,7 @@ func (c *Client) SwitchTeamWithBody(ctx context.Context, contentType string, bod
 	return c.Client.Do(req)
 }
 
-// SwitchTeam Replace the session by one for another team of the user
+// SwitchTeam Replace the session with one for another team of the user
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3601,7 +3601,7 @@ func (c *Client) SandboxesPause(ctx context.Context, id string, reqEditors ...Re
 	return c.Client.Do(req)
 }
 
-// SandboxesPing Count as use of a sandbox, which delays its pause
+// SandboxesPing Record a use of a sandbox, which delays its pause
 //
 // Corresponds with POST /v1/sandboxes/{id}/ping (the `SandboxesPing` operationId).
 func (c *Client) SandboxesPing(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3962,7 +3962,7 @@ func (c *Client) SandboxesSummary(ctx context.Context, id string, reqEditors ...
 	return c.Client.Do(req)
 }
 
-// SandboxesTerminals List the running terminals, also those that agents opened
+// SandboxesTerminals List the running terminals, including those that agents opened
 //
 // Corresponds with GET /v1/sandboxes/{id}/terminals (the `SandboxesTerminals` operationId).
 func (c *Client) SandboxesTerminals(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4233,7 +4233,7 @@ func (c *Client) MembersAdd(ctx context.Context, id string, body MembersAddJSONR
 	return c.Client.Do(req)
 }
 
-// MembersRemove Remove a member, whose sessions and API keys end at once
+// MembersRemove Remove a member, whose sessions and API keys end immediately
 //
 // Corresponds with DELETE /v1/teams/{id}/members/{uid} (the `MembersRemove` operationId).
 func (c *Client) MembersRemove(ctx context.Context, id string, uid string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8129,7 +8129,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/api-keys (the `KeysCreate` operationId).
 	KeysCreateWithResponse(ctx context.Context, body KeysCreateJSONRequestBody, reqEditors ...RequestEditorFn) (*KeysCreateResponse, error)
 
-	// KeysDeleteWithResponse Delete an API key, which then stops working at once; only admins can delete keys of others
+	// KeysDeleteWithResponse Delete an API key, which stops working immediately; only admins can delete keys of others
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -8185,14 +8185,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/auth/methods (the `AuthMethods` operationId).
 	AuthMethodsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*AuthMethodsResponse, error)
 
-	// SwitchTeamWithBodyWithResponse Replace the session by one for another team of the user
+	// SwitchTeamWithBodyWithResponse Replace the session with one for another team of the user
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/auth/switch-team (the `SwitchTeam` operationId).
 	SwitchTeamWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SwitchTeamResponse, error)
 
-	// SwitchTeamWithResponse Replace the session by one for another team of the user
+	// SwitchTeamWithResponse Replace the session with one for another team of the user
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -8549,7 +8549,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/sandboxes/{id}/pause (the `SandboxesPause` operationId).
 	SandboxesPauseWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*SandboxesPauseResponse, error)
 
-	// SandboxesPingWithResponse Count as use of a sandbox, which delays its pause
+	// SandboxesPingWithResponse Record a use of a sandbox, which delays its pause
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -8710,7 +8710,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/sandboxes/{id}/summary (the `SandboxesSummary` operationId).
 	SandboxesSummaryWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*SandboxesSummaryResponse, error)
 
-	// SandboxesTerminalsWithResponse List the running terminals, also those that agents opened
+	// SandboxesTerminalsWithResponse List the running terminals, including those that agents opened
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -8829,7 +8829,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/teams/{id}/members (the `MembersAdd` operationId).
 	MembersAddWithResponse(ctx context.Context, id string, body MembersAddJSONRequestBody, reqEditors ...RequestEditorFn) (*MembersAddResponse, error)
 
-	// MembersRemoveWithResponse Remove a member, whose sessions and API keys end at once
+	// MembersRemoveWithResponse Remove a member, whose sessions and API keys end immediately
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -12850,7 +12850,7 @@ func (c *ClientWithResponses) KeysCreateWithResponse(ctx context.Context, body K
 	return ParseKeysCreateResponse(rsp)
 }
 
-// KeysDeleteWithResponse Delete an API key, which then stops working at once; only admins can delete keys of others
+// KeysDeleteWithResponse Delete an API key, which stops working immediately; only admins can delete keys of others
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -12954,7 +12954,7 @@ func (c *ClientWithResponses) AuthMethodsWithResponse(ctx context.Context, reqEd
 	return ParseAuthMethodsResponse(rsp)
 }
 
-// SwitchTeamWithBodyWithResponse Replace the session by one for another team of the user
+// SwitchTeamWithBodyWithResponse Replace the session with one for another team of the user
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -12967,7 +12967,7 @@ func (c *ClientWithResponses) SwitchTeamWithBodyWithResponse(ctx context.Context
 	return ParseSwitchTeamResponse(rsp)
 }
 
-// SwitchTeamWithResponse Replace the session by one for another team of the user
+// SwitchTeamWithResponse Replace the session with one for another team of the user
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -13630,7 +13630,7 @@ func (c *ClientWithResponses) SandboxesPauseWithResponse(ctx context.Context, id
 	return ParseSandboxesPauseResponse(rsp)
 }
 
-// SandboxesPingWithResponse Count as use of a sandbox, which delays its pause
+// SandboxesPingWithResponse Record a use of a sandbox, which delays its pause
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -13929,7 +13929,7 @@ func (c *ClientWithResponses) SandboxesSummaryWithResponse(ctx context.Context, 
 	return ParseSandboxesSummaryResponse(rsp)
 }
 
-// SandboxesTerminalsWithResponse List the running terminals, also those that agents opened
+// SandboxesTerminalsWithResponse List the running terminals, including those that agents opened
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14150,7 +14150,7 @@ func (c *ClientWithResponses) MembersAddWithResponse(ctx context.Context, id str
 	return ParseMembersAddResponse(rsp)
 }
 
-// MembersRemoveWithResponse Remove a member, whose sessions and API keys end at once
+// MembersRemoveWithResponse Remove a member, whose sessions and API keys end immediately
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -37,7 +37,7 @@ const (
 func gofer(folder, limit, mark, sharedMark string) error {
 	bytes, err := strconv.ParseInt(limit, 10, 64)
 	if err != nil || bytes <= 0 {
-		return fmt.Errorf("%q is no size of a volume", limit)
+		return fmt.Errorf("%q is not a valid size of a volume", limit)
 	}
 	debug.SetGCPercent(20)  // the gofer has little data and makes little garbage
 	_ = time.Local.String() // reads a file of the host, because later the path would lead into the volume

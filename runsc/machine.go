@@ -252,7 +252,7 @@ func commands(l *boot.Loader, changed *root, others *held) map[string]command {
 // keep writes the changes to the environment to a socket and closes the socket.
 func keep(changed *root, files []*os.File) error {
 	if len(files) != 1 {
-		return errors.New("there is nothing to write to")
+		return errors.New("the socket for the changes is missing")
 	}
 	to := stream{files[0]}
 	defer to.Close()

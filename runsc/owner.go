@@ -83,7 +83,7 @@ var errProtocol = errors.New("another protocol")
 func hint(err error) string {
 	switch {
 	case errors.Is(err, errProtocol):
-		return "make build, so that pyro-runsc is of the same version as pyro"
+		return "make build, so that pyro-runsc has the same version as pyro"
 	case errors.Is(err, fs.ErrPermission):
 		return "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu; a container needs to be run with " +
 			"--security-opt seccomp=unconfined --security-opt apparmor=unconfined"

@@ -48,7 +48,7 @@ func unexportedField(l *boot.Loader, field string) unsafe.Pointer {
 // paused afterwards.
 func save(l *boot.Loader, streams []*os.File) error {
 	if len(streams) != savedStreams {
-		return errors.New("it takes three streams to save a machine")
+		return errors.New("a save needs three streams")
 	}
 	specs, err := specutils.ConvertSpecsToString(l.GetContainerSpecs())
 	if err != nil {

@@ -192,7 +192,7 @@ func TestDamagedMemory(t *testing.T) {
 		t.Errorf("an operation on a damaged one: %+v", r)
 	}
 	w := p.object("workspace", "stop", id)
-	if reason, _ := w["state_reason"].(string); w["state"] != "stopped" || strings.Contains(reason, "it has its /workspace, and everything else is from its last stop") != inMemory {
+	if reason, _ := w["state_reason"].(string); w["state"] != "stopped" || strings.Contains(reason, "/workspace is kept, and everything else is as it was at the last stop") != inMemory {
 		t.Errorf("%v", w)
 	}
 	if left := p.memories(id); len(left) > 0 {

@@ -108,7 +108,7 @@ func (c changes) writeLayer(packed io.Reader, to io.Writer) error {
 		}
 		name := path.Clean(strings.Trim(h.Name, "/"))
 		if _, known := slices.BinarySearch(c.changed, name); !known {
-			return fault.Newf(fault.Corrupt, "the machine sent a file that was not asked for")
+			return fault.Newf(fault.Corrupt, "the machine sent a file that pyro did not request")
 		}
 		h.Format = tar.FormatPAX
 		h.AccessTime, h.ChangeTime = time.Time{}, time.Time{}

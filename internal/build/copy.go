@@ -169,7 +169,7 @@ func (c *copying) entry(name string, info fs.FileInfo, who *owner, mode *int64) 
 	case unix.S_IFSOCK:
 		return nil, nil
 	default:
-		return nil, fault.Newf(fault.Unsupported, "%s is neither a file nor a folder nor a link", name)
+		return nil, fault.Newf(fault.Unsupported, "%s is not a file, a folder or a link", name)
 	}
 	attributes, err := c.from.tree.Xattrs(name)
 	if err != nil {

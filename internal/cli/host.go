@@ -19,7 +19,7 @@ import (
 func newHost() *cobra.Command {
 	cmd := subgroup("host", "Connect agents, show network settings, and serve this host to a control plane",
 		newHostConnect(), newHostPrintConfig(), newHostDoctor(), newHostRepair(), newHostNetwork(), newHostServe(), newHostCerts())
-	cmd.Long = `Connect pyro to the programs that agents run in, such as Claude Code or Codex. Such a program then
+	cmd.Long = `Connect pyro to the programs that run agents, such as Claude Code or Codex. Such a program then
 starts "pyro mcp serve" and gives its agents the tools. "pyro host doctor" lists the installed
 programs and checks their configuration of pyro.
 
@@ -117,7 +117,7 @@ func newHostPrintConfig() *cobra.Command {
 	names := agenthost.Names(agenthost.Hosts...)
 	cmd := &cobra.Command{
 		Use:   "print-config HOST",
-		Short: "Print a configuration for a program that agents run in",
+		Short: "Print a configuration for a program that runs agents",
 		Long: `Print a configuration for HOST that starts pyro. HOST is one of these:
 
   ` + strings.Join(names, ", ") + `

@@ -13,7 +13,7 @@ import (
 
 func newHostConnect() *cobra.Command {
 	names := hostsThat(agenthost.Host.Connectable)
-	return hostChange("connect", "Let a program that agents run in start pyro", `Add pyro to the configuration of HOST, with HOST's own command. HOST is one of `+strings.Join(names, ", ")+`.
+	return hostChange("connect", "Add pyro to the configuration of a program that runs agents", `Add pyro to the configuration of HOST, with HOST's own command. HOST is one of `+strings.Join(names, ", ")+`.
 The entry has the absolute path of this pyro. It also has these variables, if they are set:
 PYRO_STATE_DIR, PYRO_CACHE_DIR, PYRO_ISOLATION, PYRO_RUNSC, XDG_STATE_HOME and XDG_CACHE_HOME.
 

@@ -17,8 +17,8 @@ func newHostDoctor() *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check the programs that agents run in",
-		Long: `Check the programs that agents run in. The output says which of them are installed, and how your
+		Short: "Check the programs that run agents",
+		Long: `Check the programs that run agents. The output says which of them are installed, and how your
 configuration and the project in the current folder start pyro. Doctor starts each server in the
 same way as the program, asks for the server's tools, and ends the server. If a file of the project
 names a server, doctor starts it only if it is this pyro.

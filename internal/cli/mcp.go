@@ -25,7 +25,7 @@ import (
 
 func newMCP() *cobra.Command {
 	cmd := subgroup("mcp", "Serve agents over the Model Context Protocol", newMCPServe())
-	cmd.Long = `A program that agents run in, such as Claude Code or Cursor, starts "pyro mcp serve" and gives its
+	cmd.Long = `A program that runs agents, such as Claude Code or Cursor, starts "pyro mcp serve" and gives its
 agents the tools. Start with --profile workspace-core: it has the tools for work on files.`
 	return cmd
 }

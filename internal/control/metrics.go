@@ -14,7 +14,7 @@ import (
 
 // The metrics of all control planes of this process.
 var (
-	callSeconds   = prometheus.NewHistogram("pyro_rpc_seconds", "Duration of calls to hosts, by method and code; of a stream: until it is open.", "method", "code")
+	callSeconds   = prometheus.NewHistogram("pyro_rpc_seconds", "Duration of calls to hosts, by method and code; for a stream, the time until it is open.", "method", "code")
 	createSeconds = prometheus.NewHistogram("pyro_create_seconds", "Duration of creations of sandboxes, by result: ok, or the kind of the error.", "result")
 )
 

@@ -95,7 +95,7 @@ func checkTemplateName(name string) error {
 	case name == MinimalTemplate:
 		return fault.New(fault.Exists, "create template", name, "%w", ErrNameReserved).WithHint("use another name")
 	case !templateName.MatchString(name):
-		return fault.Newf(fault.Invalid, "%q is not a valid name of a template: it must have 1 to 64 letters, digits, '.', '_' and '-', and begins with a letter or a digit", fault.Printable(name[:min(len(name), 80)]))
+		return fault.Newf(fault.Invalid, "%q is not a valid name of a template: it must have 1 to 64 letters, digits, '.', '_' and '-', and begin with a letter or a digit", fault.Printable(name[:min(len(name), 80)]))
 	}
 	return nil
 }

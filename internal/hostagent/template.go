@@ -141,7 +141,7 @@ func (a *Agent) loadTemplates(ctx context.Context) error {
 // Open tries again.
 func (a *Agent) endSource(ctx context.Context, t *template) {
 	if err := a.options.Machines.EndSource(ctx, t.id); err != nil {
-		a.options.Log.Error("end the machine that was made a template", "template", t.shownName(), "error", err)
+		a.options.Log.Error("end the machine that became a template", "template", t.shownName(), "error", err)
 	}
 }
 

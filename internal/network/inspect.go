@@ -76,7 +76,7 @@ func (p Plan) inspect4(b []byte) packet {
 	case from != p.Address.Addr():
 		return k.refuse("its source address is not the machine's")
 	case onlyInsideHost(k.to.Addr()):
-		return k.refuse("its destination is never on a link")
+		return k.refuse("its destination is not an address on a network")
 	case k.to.Addr().IsMulticast(), k.to.Addr() == broadcast, k.to.Addr() == p.last():
 		return k.noise("multicast")
 	case k.protocol == "tcp", k.protocol == "udp":
@@ -132,7 +132,7 @@ func (p Plan) inspect6(b []byte) packet {
 	k.to = netip.AddrPortFrom(to, portOf(k, true))
 	switch {
 	case onlyInsideHost(to):
-		return k.refuse("its destination is never on a link")
+		return k.refuse("its destination is not an address on a network")
 	case k.protocol == "icmpv6":
 		return p.inspectICMP6(k, from)
 	case from != p.Address6.Addr() && from.IsLinkLocalUnicast(), from.IsUnspecified(), to.IsMulticast():

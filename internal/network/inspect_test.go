@@ -84,7 +84,7 @@ func TestInspect(t *testing.T) {
 	}
 	more := func(ip header.IPv4) { ip.SetFlagsFragmentOffset(header.IPv4FlagMoreFragments, 0) }
 	rest := func(ip header.IPv4) { ip.SetFlagsFragmentOffset(0, 64) }
-	const nowhere = "its destination is never on a link"
+	const nowhere = "its destination is not an address on a network"
 	broken := func(frame []byte, at int) []byte {
 		frame[header.EthernetMinimumSize+at] ^= 1
 		return frame

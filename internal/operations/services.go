@@ -18,7 +18,7 @@ func services() []Operation {
 					mcp.String("target", "path, [HOST:]PORT, URL or command").Require()),
 				mcp.Integer("ready_timeout_seconds", "", 1, 3600).Default(pyro.DefaultReadyTimeoutSeconds), mcp.Integer("ready_interval_ms", "", 1, 60_000).Default(pyro.DefaultReadyIntervalMS),
 				argSecretEnv, published,
-				mcp.String("restart", "when to start its program again after its end", string(pyro.RestartNo), string(pyro.RestartOnFailure), string(pyro.RestartAlways)).Default(string(pyro.RestartNo))).remote(NeedsMachine),
+				mcp.String("restart", "when to restart its program after its end", string(pyro.RestartNo), string(pyro.RestartOnFailure), string(pyro.RestartAlways)).Default(string(pyro.RestartNo))).remote(NeedsMachine),
 		operation("list_services", "pyro workspace service list", byWorkspace((*pyro.Pyro).ListServices)).
 			tool("service_list", "List services", "List the services of a workspace.", mcp.Reads, argWorkspace).remote(NeedsRecords),
 		operation("status_service", "pyro workspace service status", byService((*pyro.Pyro).StatusService)).

@@ -60,7 +60,7 @@ func (c *check) section(ctx context.Context, s *section) (File, error) {
 	}
 	c.drop(s.path)
 	if c.held += len(made.data); c.held > MaxContent {
-		return f, fault.New(fault.Exhausted, op, "", "the patch makes more than %d MiB of content", MaxContent>>20)
+		return f, fault.New(fault.Exhausted, op, "", "the patch creates more than %d MiB of content", MaxContent>>20)
 	}
 	c.now[s.path] = made
 	return f, nil

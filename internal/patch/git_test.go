@@ -180,7 +180,7 @@ func TestPatchForOtherTree(t *testing.T) {
 
 // stricter contains the documented reasons why Check rejects hunks that git applies. See
 // docs/patches.md.
-var stricter = []string{"does not clearly belong", "is applied already", "has no context, and", "has neither context nor removed lines", "before the hunk before it"}
+var stricter = []string{"does not clearly belong", "is already applied", "has no context, and", "has neither context nor removed lines", "before the hunk before it"}
 
 // TestHunkPositionsMatchGit compares Check with git. The files have repeated lines, and the
 // patches have different amounts of context. Each patch is applied to the old file, to a similar

@@ -211,7 +211,7 @@ func (p *parser) index(h *header, s *section) (err error) {
 func (h *header) resolve(s *section) error {
 	switch {
 	case h.created && h.deleted, h.renamed && h.copied, (h.created || h.deleted) && (h.renamed || h.copied):
-		return invalid(h.line, "a file can't be created, deleted, renamed and copied at once")
+		return invalid(h.line, "a patch can do only one of these with a file: create, delete, rename or copy it")
 	case h.renamed || h.copied:
 		s.status, s.path, s.from = Renamed, h.to, h.from
 		if h.copied {

@@ -17,7 +17,7 @@ func (p *patching) conflict(k *hunk, n int, format string, args ...any) error {
 func (p *patching) errMisplaced(k *hunk, n, want int, old lines) error {
 	switch {
 	case p.applied(k, want):
-		return p.conflict(k, n, "is applied already: the file has its result from line %d on", want+1)
+		return p.conflict(k, n, "is already applied: the file has its result from line %d on", want+1)
 	case p.link:
 		return p.conflict(k, n, `does not match: this is a symbolic link, so its only line must be its target %q, followed by "\ No newline at end of file"`, brief(p.lines.text))
 	}

@@ -70,7 +70,7 @@ func (s *Server) readScreen(ctx context.Context, uri string) (string, error) {
 		return "", err
 	}
 	if !may(info) {
-		return "", fault.New(fault.Permission, "read resource", info.ID, "this connection has called no tool with its owner").WithHint("%s?owner=NAME", uri)
+		return "", fault.New(fault.Permission, "read resource", info.ID, "this connection has not called a tool with its owner").WithHint("%s?owner=NAME", uri)
 	}
 	look, err := currentScreen(ctx, info)
 	if err != nil {

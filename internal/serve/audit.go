@@ -29,8 +29,8 @@ type AuditEntry struct {
 // AuditPage is a part of the audit log, the latest entry first.
 type AuditPage struct {
 	Items        []AuditEntry `json:"items"`
-	NextBefore   *time.Time   `json:"next_before,omitempty" doc:"before of the next page"`
-	NextBeforeID string       `json:"next_before_id,omitempty" doc:"before_id of the next page"`
+	NextBefore   *time.Time   `json:"next_before,omitempty" doc:"The parameter before for the next page"`
+	NextBeforeID string       `json:"next_before_id,omitempty" doc:"The parameter before_id for the next page"`
 }
 
 func newAuditEntry(a store.Audit) AuditEntry {

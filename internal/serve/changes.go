@@ -16,7 +16,7 @@ const maxPatch = 8 << 20
 
 // Fork describes a copy of a sandbox.
 type Fork struct {
-	Live     bool              `json:"live,omitempty" doc:"Copy also the memory and the processes"`
+	Live     bool              `json:"live,omitempty" doc:"Also copy the memory and the processes"`
 	Snapshot string            `json:"snapshot,omitempty" maxLength:"64" doc:"Copy this checkpoint; default: the current state"`
 	Metadata map[string]string `json:"metadata,omitempty" doc:"Default: the metadata of the source"`
 }

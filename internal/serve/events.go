@@ -29,7 +29,7 @@ type Event struct {
 	ID      int64             `json:"id"`
 	Type    string            `json:"type" example:"sandbox.status"`
 	Subject string            `json:"subject" doc:"The ID of the record"`
-	Data    map[string]string `json:"data" doc:"Such as the new status"`
+	Data    map[string]string `json:"data" doc:"Details, such as the new status"`
 	At      time.Time         `json:"at"`
 }
 
@@ -67,7 +67,7 @@ func (e *eventStreams) shutdown() { e.once.Do(func() { close(e.ending) }) }
 // eventsIn is the input of the stream of events.
 type eventsIn struct {
 	withRequest
-	Last   string `header:"Last-Event-ID" maxLength:"20" doc:"Browsers send it when they connect again; it comes before after"`
+	Last   string `header:"Last-Event-ID" maxLength:"20" doc:"Browsers send it when they connect again. It takes precedence over the parameter after"`
 	After  string `query:"after" maxLength:"20" doc:"Begin after the event with this ID; default: with the next event"`
 	Follow bool   `query:"follow" default:"true" doc:"Wait for new events; false: end after the stored events"`
 }

@@ -35,7 +35,7 @@ type Executed struct {
 	Stderr     *string  `json:"stderr,omitempty"`
 	ExitCode   *int32   `json:"exit_code,omitempty" doc:"128 + n if signal n ended it; 126 or 127 if it never ran"`
 	DurationMS *float64 `json:"duration_ms,omitempty"`
-	Encoding   string   `json:"encoding,omitempty" enum:"utf-8,base64" doc:"Of stdout and stderr"`
+	Encoding   string   `json:"encoding,omitempty" enum:"utf-8,base64" doc:"The encoding of stdout and stderr"`
 	PID        *uint32  `json:"pid,omitempty"`
 	Tag        string   `json:"tag,omitempty"`
 }

@@ -51,7 +51,7 @@ func (s *Server) bindKeys() {
 			found, err := s.control.Keys(ctx, identity(ctx).Actor)
 			return listed(found, err, newKey)
 		})
-	huma.Register(s.api, operation(http.MethodDelete, path+"/{id}", "keys-delete", "Delete an API key, which then stops working at once; only admins can delete keys of others", store.RoleMember, byUser, status(http.StatusNoContent)),
+	huma.Register(s.api, operation(http.MethodDelete, path+"/{id}", "keys-delete", "Delete an API key, which stops working immediately; only admins can delete keys of others", store.RoleMember, byUser, status(http.StatusNoContent)),
 		func(ctx context.Context, in *ByID) (*struct{}, error) {
 			return done(s.control.RemoveKey(ctx, identity(ctx), in.ID))
 		})

@@ -16,7 +16,7 @@ import (
 type Me struct {
 	UserID      string   `json:"user_id"`
 	TeamID      string   `json:"team_id" doc:"The team for which the session acts"`
-	Role        string   `json:"role" enum:"owner,admin,member,viewer" doc:"In this team"`
+	Role        string   `json:"role" enum:"owner,admin,member,viewer" doc:"The role in this team"`
 	Name        string   `json:"name"`
 	Email       string   `json:"email"`
 	HasPassword bool     `json:"has_password"`
@@ -91,7 +91,7 @@ func (s *Server) bindMe() {
 				return s.control.ChangePassword(ctx, by, secret.New(in.Body.Current), secret.New(in.Body.New))
 			}))
 		})
-	huma.Register(s.api, operation(http.MethodPost, "/v1/auth/switch-team", "switch-team", "Replace the session by one for another team of the user", store.RoleViewer, byUser),
+	huma.Register(s.api, operation(http.MethodPost, "/v1/auth/switch-team", "switch-team", "Replace the session with one for another team of the user", store.RoleViewer, byUser),
 		func(ctx context.Context, in *struct {
 			withRequest
 			Body struct {
@@ -103,7 +103,7 @@ func (s *Server) bindMe() {
 		})
 	huma.Register(s.api, operation(http.MethodGet, "/v1/users/search", "users-search", "Find users by the beginning of their email", store.RoleAdmin, byUser),
 		func(ctx context.Context, in *struct {
-			Email string `query:"email" required:"true" minLength:"3" maxLength:"320" pattern:"@" doc:"The beginning, which includes the @"`
+			Email string `query:"email" required:"true" minLength:"3" maxLength:"320" pattern:"@" doc:"The beginning of the email. It must include the @"`
 		}) (*body[[]FoundUser], error) {
 			found, err := s.control.SearchUsers(ctx, in.Email)
 			return listed(found, err, func(u store.User) FoundUser { return FoundUser{u.ID, u.Email} })

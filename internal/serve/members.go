@@ -94,7 +94,7 @@ func (s *Server) bindMembers() {
 			}
 			return done(s.control.SetRole(ctx, identity(ctx), in.UID, store.Role(in.Body.Role)))
 		})
-	huma.Register(s.api, operation(http.MethodDelete, path+"/{uid}", "members-remove", "Remove a member, whose sessions and API keys end at once", store.RoleAdmin, byUser, status(http.StatusNoContent)),
+	huma.Register(s.api, operation(http.MethodDelete, path+"/{uid}", "members-remove", "Remove a member, whose sessions and API keys end immediately", store.RoleAdmin, byUser, status(http.StatusNoContent)),
 		func(ctx context.Context, in *ByMember) (*struct{}, error) {
 			if err := own(ctx, in.ID); err != nil {
 				return nil, err

@@ -27,7 +27,7 @@ const (
 
 // Terminal describes a program on a terminal.
 type Terminal struct {
-	Tag      string    `json:"tag" doc:"The name to connect to it"`
+	Tag      string    `json:"tag" doc:"The name by which clients connect to it"`
 	Cols     int       `json:"cols"`
 	Rows     int       `json:"rows"`
 	OpenedAt time.Time `json:"opened_at"`
@@ -35,11 +35,11 @@ type Terminal struct {
 
 // Terminals lists the running terminals.
 type Terminals struct {
-	Terminals []Terminal `json:"terminals" doc:"The oldest first"`
+	Terminals []Terminal `json:"terminals" doc:"The running terminals, the oldest first"`
 }
 
 func (s *Server) bindPty(base string) {
-	huma.Register(s.api, operation(http.MethodGet, "/v1/"+base+"/{id}/terminals", base+"-terminals", "List the running terminals, also those that agents opened", store.RoleViewer),
+	huma.Register(s.api, operation(http.MethodGet, "/v1/"+base+"/{id}/terminals", base+"-terminals", "List the running terminals, including those that agents opened", store.RoleViewer),
 		func(ctx context.Context, in *ByID) (*body[Terminals], error) {
 			found, err := callOperation[struct{}, pyro.WorkspaceShells](ctx, s, in.ID, "list_shells", false, struct{}{})
 			if err != nil {

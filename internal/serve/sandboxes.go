@@ -107,7 +107,7 @@ func (s *Server) bindSandboxes(base string) {
 		func(ctx context.Context, in *ByID) (*body[Sandbox], error) {
 			return answer(s.control.ResumeSandbox(ctx, identity(ctx).Actor, in.ID))
 		})
-	huma.Register(s.api, operation(http.MethodPost, one+"/ping", base+"-ping", "Count as use of a sandbox, which delays its pause", store.RoleMember, status(http.StatusNoContent)),
+	huma.Register(s.api, operation(http.MethodPost, one+"/ping", base+"-ping", "Record a use of a sandbox, which delays its pause", store.RoleMember, status(http.StatusNoContent)),
 		func(ctx context.Context, in *ByID) (*struct{}, error) {
 			_, err := call(ctx, s, in.ID, hostClient.PingSandbox, &pb.PingSandboxRequest{SandboxId: in.ID})
 			return nil, err

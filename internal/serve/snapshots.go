@@ -18,9 +18,9 @@ type Template struct {
 	Type      string            `json:"type" enum:"base,snapshot" doc:"snapshot: has processes, which continue in each new sandbox; base: has only files"`
 	VCPUs     int64             `json:"vcpus" doc:"0: the request for a sandbox decides"`
 	MemoryMB  int64             `json:"memory_mb" doc:"0: the request for a sandbox decides"`
-	SizeBytes int64             `json:"size_bytes" doc:"On the disk of the host; 0: unknown"`
+	SizeBytes int64             `json:"size_bytes" doc:"The size on the disk of the host; 0: unknown"`
 	CreatedAt *time.Time        `json:"created_at,omitempty"`
-	Platform  bool              `json:"platform" doc:"It belongs to the hosts: every team can use it, and no user can delete it"`
+	Platform  bool              `json:"platform" doc:"The template belongs to the hosts: every team can use it, and no user can delete it"`
 	Metadata  map[string]string `json:"metadata"`
 }
 

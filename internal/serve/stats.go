@@ -153,7 +153,7 @@ type Metrics struct {
 // Point is the resource use at one point in time.
 type Point struct {
 	Timestamp int64   `json:"timestamp_unix"`
-	CPU       float64 `json:"cpu_pct" doc:"Of all processors of the sandbox together: 0 to 100"`
+	CPU       float64 `json:"cpu_pct" doc:"The use of all processors of the sandbox together, 0 to 100"`
 	Mem       int64   `json:"mem_bytes"`
 	Disk      int64   `json:"disk_bytes"`
 }

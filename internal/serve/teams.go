@@ -44,15 +44,15 @@ type TeamAndMembers struct {
 // Limits are the quota of a team. 0 is no limit.
 type Limits struct {
 	Sandboxes int64 `json:"sandboxes" minimum:"0" maximum:"1000000"`
-	VCPUs     int64 `json:"vcpus" minimum:"0" maximum:"1000000" doc:"Of sandboxes that are not paused"`
-	MemoryMB  int64 `json:"memory_mb" minimum:"0" maximum:"1000000000" doc:"Of sandboxes that are not paused"`
+	VCPUs     int64 `json:"vcpus" minimum:"0" maximum:"1000000" doc:"The total of all sandboxes that are not paused"`
+	MemoryMB  int64 `json:"memory_mb" minimum:"0" maximum:"1000000000" doc:"The total of all sandboxes that are not paused"`
 	DiskMB    int64 `json:"disk_mb" minimum:"0" maximum:"1000000000"`
 	EgressMB  int64 `json:"egress_mb" minimum:"0" maximum:"1000000000" doc:"Sent to other computers in a calendar month (UTC)"`
 }
 
 // Quota is the quota of a team with the current use.
 type Quota struct {
-	Limits Limits `json:"limits" doc:"0 is no limit"`
+	Limits Limits `json:"limits" doc:"0 means no limit"`
 	Used   Limits `json:"used"`
 }
 

@@ -144,7 +144,7 @@ func (s *Spec) Check() error {
 	case len(s.Command) > MaxCommand, strings.ContainsRune(s.Command, 0), !utf8.ValidString(s.Command):
 		return wrong("the command must be text of at most %d bytes", MaxCommand)
 	case !slices.Contains(Scopes, s.Scope):
-		return wrong("scope %.80q is none of read-only, read-write, control and admin", s.Scope)
+		return wrong("scope is %.80q: it must be read-only, read-write, control or admin", s.Scope)
 	case s.Cols < 1 || s.Cols > MaxSide || s.Rows < 1 || s.Rows > MaxSide:
 		return wrong("a terminal of %d x %d: both must be 1 to %d", s.Cols, s.Rows, MaxSide)
 	case s.OutputBytes < 1 || s.OutputBytes > MaxOutput:

@@ -19,10 +19,10 @@ var errLarge = errors.New("the seed is larger than the volume")
 
 // full returns the error for a seed that does not fit into the volume.
 func (f Folder) full() error {
-	err := fault.New(fault.Exhausted, "fill /workspace", "", "the seed does not fit its %d MiB", f.bytes()>>20)
+	err := fault.New(fault.Exhausted, "fill /workspace", "", "the seed does not fit into its %d MiB", f.bytes()>>20)
 	if f.bytes() < machine.DefaultVolumeBytes {
 		more := fault.Act("workspace_create", "pyro workspace create --disk-mib N").Taking("disk_mib")
-		err = err.WithHint("%s, where it may be %d at most", more, machine.DefaultVolumeBytes>>20)
+		err = err.WithHint("%s, with at most %d", more, machine.DefaultVolumeBytes>>20)
 	}
 	return err
 }

@@ -107,7 +107,7 @@ func (m *Manager) resume(ctx context.Context, kind store.Kind, id string, report
 
 // rootLost is added to the reason for a stop if changes to the root disk were lost. They were in a
 // saved machine that can't be resumed.
-const rootLost = ", and could not continue: it has its /workspace, and everything else is from its last stop"
+const rootLost = ", and could not continue: /workspace is kept, and everything else is as it was at the last stop"
 
 // forget turns a locked, paused workspace into a stopped one. Its programs are lost. If the changes
 // to the root disk are only in the saved machine, forget resumes the machine and saves them. If the

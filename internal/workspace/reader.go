@@ -206,7 +206,7 @@ func (r *reader) intact(ctx context.Context) error {
 	}
 	now, err := r.m.Store.Workspace(ctx, r.record.ID)
 	if err == nil && !slices.Equal(now.Disks.Volume, r.record.Disks.Volume) {
-		err = fault.New(fault.Precondition, "read workspace", r.record.ID, "it was reset meanwhile").WithHint("repeat the call")
+		err = fault.New(fault.Precondition, "read workspace", r.record.ID, "it was reset during the read").WithHint("repeat the call")
 	}
 	return err
 }

@@ -41,8 +41,8 @@ func checkSnapshotName(name string) error {
 		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("._-", c))
 	}
 	if !ok {
-		return fault.Newf(fault.Invalid, "the name of a snapshot is 1 to %d letters, digits, dots, dashes and underscores, and begins with a letter or digit: %q is not",
-			MaxSnapshotName, name[:min(len(name), 2*MaxSnapshotName)])
+		return fault.Newf(fault.Invalid, "%q is not a valid name of a snapshot: it must have 1 to %d letters, digits, dots, dashes and underscores, and not begin with a dot or dash",
+			name[:min(len(name), 2*MaxSnapshotName)], MaxSnapshotName)
 	}
 	return nil
 }

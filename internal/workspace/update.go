@@ -236,7 +236,7 @@ func checkLabels(labels map[string]string) error {
 	}
 	for key, value := range labels {
 		if !line(key, MaxLabelKey) || key == "" || strings.ContainsAny(key, " =") {
-			return fault.Newf(fault.Invalid, "the key of a label must be 1 to %d characters without spaces and =: %q is not", MaxLabelKey, key)
+			return fault.Newf(fault.Invalid, "%q is not a valid key of a label: it must have 1 to %d characters, and no spaces and no =", key, MaxLabelKey)
 		}
 		if !line(value, MaxLabelValue) {
 			return fault.Newf(fault.Invalid, "the value of label %s must be one line of at most %d characters", key, MaxLabelValue)

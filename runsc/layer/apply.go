@@ -103,7 +103,7 @@ func (a *applier) entry(h *tar.Header, content io.Reader) error {
 		return a.tree.Folder(name)
 	}
 	if name == "." {
-		return errors.New("the root is a folder")
+		return errors.New("the root must be a folder")
 	}
 	if err := a.tree.Remove(name); err != nil || isWhiteout(h) {
 		return err
@@ -126,13 +126,13 @@ func (a *applier) make(name string, h *tar.Header, content io.Reader) error {
 		return a.tree.Symlink(name, h.Linkname)
 	case tar.TypeLink:
 		if h.Linkname == "." || !valid(h.Linkname) {
-			return errors.New("it is a link to no name")
+			return errors.New("it is a link without a valid target")
 		}
 		return a.tree.Link(h.Linkname, name)
 	case tar.TypeFifo, tar.TypeChar, tar.TypeBlock:
 		return a.tree.Node(name, h.Typeflag, uint32(h.Devmajor), uint32(h.Devminor))
 	}
-	return fmt.Errorf("an entry of the type %q", h.Typeflag)
+	return fmt.Errorf("unknown entry type %q", h.Typeflag)
 }
 
 // fill writes the content of a regular file.
@@ -143,7 +143,7 @@ func (a *applier) fill(f File, h *tar.Header, content io.Reader) error {
 	}
 	size, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || size < 0 {
-		return errors.New("its size is no size of a file")
+		return errors.New("its size is not valid")
 	}
 	pieces, err := readPieces(content, h.Size, size)
 	if err != nil {
@@ -165,7 +165,7 @@ func readPieces(content io.Reader, held, size int64) ([]piece, error) {
 		return nil, fmt.Errorf("read its pieces: %w", err)
 	}
 	if n > uint64(held)/pieceSize {
-		return nil, errors.New("it has more pieces than there is room for")
+		return nil, errors.New("it has more pieces than its entry can hold")
 	}
 	pieces := make([]piece, 0, min(n, bufferSize/pieceSize)) // the capacity is limited, because n is not trusted
 	var last int64
@@ -176,7 +176,7 @@ func readPieces(content io.Reader, held, size int64) ([]piece, error) {
 		}
 		p := piece{int64(binary.LittleEndian.Uint64(b[:])), int64(binary.LittleEndian.Uint64(b[8:]))}
 		if p.offset < last || p.length < 0 || p.length > size-p.offset {
-			return nil, errors.New("its pieces are in no order, or not in it")
+			return nil, errors.New("its pieces overlap, are unsorted, or exceed its size")
 		}
 		last = p.offset + p.length
 		pieces = append(pieces, p)

@@ -175,7 +175,7 @@ func (w *writer) file(h *tar.Header, content io.Reader) error {
 		return fmt.Errorf("read its size: %w", err)
 	}
 	if size > 1<<63-1 {
-		return errors.New("its size is no size of a file")
+		return errors.New("its size is not valid")
 	}
 	var segments []segment
 	var held, last uint64
@@ -184,10 +184,10 @@ func (w *writer) file(h *tar.Header, content io.Reader) error {
 		if err := binary.Read(content, binary.LittleEndian, &s); err == io.EOF {
 			break
 		} else if err != nil {
-			return fmt.Errorf("read where it is: %w", err)
+			return fmt.Errorf("read its pieces: %w", err)
 		}
 		if s.Start < last || s.End < s.Start {
-			return errors.New("its pieces are in no order")
+			return errors.New("its pieces overlap or are unsorted")
 		}
 		last = s.End
 		s.End = min(s.End, size) // the last page can extend beyond the end of the file

@@ -155,7 +155,7 @@ func commands(t *testing.T, ws *pyro.Workspace) {
 			t.Error("StdoutPipe after Start succeeds")
 		}
 		check(t, cmd.Wait())
-		if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "Wait was called before") {
+		if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "Wait was already called") {
 			t.Errorf("two Waits: %v", err)
 		}
 		cmd = ws.Command("true")

@@ -248,7 +248,7 @@ func (c *change) setMode(path string, n *node, mode uint32) error {
 		return err
 	}
 	// While the staged file exists, the step is not done.
-	if err := c.beforeWrite("mark what gets a mode"); err != nil {
+	if err := c.beforeWrite("mark the entry that gets a mode"); err != nil {
 		return err
 	}
 	fd, err := unix.Openat(dir, stagedName(slot), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)

@@ -59,7 +59,7 @@ func (c *control) await(ctx context.Context, name string) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.As(err, &garbled):
-		return &refusal{text: "it has another protocol version than this pyro", hint: "make build, so that " + HelperName + " is of the same version as pyro"}
+		return &refusal{text: "its protocol version differs from this pyro's", hint: "make build, so that " + HelperName + " has the same version as pyro"}
 	case err != nil:
 		return err
 	case e.Event != name:

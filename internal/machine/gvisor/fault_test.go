@@ -163,7 +163,7 @@ func TestIncompatibleHelper(t *testing.T) {
 		"another protocol": {`read -r order <&3; echo '{"event":"failed","error":"it speaks 2","hint":"make build"}' >&3; exit 1`, "speaks 2"},
 		"no machines":      {`echo 'runsc: unknown command' >&2; exit 128`, "unknown command"},
 		"nothing":          {`exit 0`, "exited with code 0"},
-		"garbage":          {`printf '\0\0\0\0' >&3; sleep 600`, "another protocol version"},
+		"garbage":          {`printf '\0\0\0\0' >&3; sleep 600`, "its protocol version differs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), HelperName)

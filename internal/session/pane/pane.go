@@ -136,7 +136,7 @@ func (p Pane) Find(ctx context.Context) (Found, error) {
 	case 1:
 		return found[0], nil
 	}
-	return Found{}, fault.Newf(fault.Precondition, "tmux has %d panes in its place", len(found))
+	return Found{}, fault.Newf(fault.Precondition, "tmux has %d panes for it, not one", len(found))
 }
 
 // End is like Find, for a pane after the end of its program. It waits until tmux reports how the
@@ -222,7 +222,7 @@ func (p Pane) sweep(ctx context.Context) error {
 		case strings.TrimSpace(out) != "":
 			return nil
 		case time.Now().After(deadline):
-			return fault.Newf(fault.Unavailable, "the tmux server of %s does not end", p.Folder)
+			return fault.Newf(fault.Unavailable, "the tmux server of %s did not end in time", p.Folder)
 		}
 	}
 }

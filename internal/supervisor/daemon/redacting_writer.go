@@ -42,7 +42,7 @@ func (d *daemon) newWriters(reader, kept io.Writer) *redactingWriter {
 }
 
 // errSuspended is the error of operations on a job that continues under another supervisor.
-var errSuspended = fault.Newf(fault.Unavailable, "the workspace was paused while it ran, and it was paused too").
+var errSuspended = fault.Newf(fault.Unavailable, "it was paused together with the workspace").
 	WithHint("the next operation on the workspace resumes it")
 
 func (o *redactingWriter) Write(b []byte) (n int, err error) {

@@ -266,7 +266,7 @@ var serviceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 // CheckServiceName returns an error if a service can't have this name.
 func CheckServiceName(name string) error {
 	if !serviceName.MatchString(name) {
-		return fault.Newf(fault.Invalid, "the name of a service is 1 to 64 letters, digits, dots, dashes and underscores, and begins with a letter or digit: %q is not",
+		return fault.Newf(fault.Invalid, "%q is not a valid name of a service: it must have 1 to 64 letters, digits, dots, dashes and underscores, and begin with a letter or digit",
 			name[:min(len(name), 128)])
 	}
 	return nil

@@ -66,7 +66,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Delete an API key, which then stops working at once; only admins can delete keys of others */
+        /** Delete an API key, which stops working immediately; only admins can delete keys of others */
         delete: operations["keys-delete"];
         options?: never;
         head?: never;
@@ -167,7 +167,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Replace the session by one for another team of the user */
+        /** Replace the session with one for another team of the user */
         post: operations["switch-team"];
         delete?: never;
         options?: never;
@@ -683,7 +683,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Count as use of a sandbox, which delays its pause */
+        /** Record a use of a sandbox, which delays its pause */
         post: operations["sandboxes-ping"];
         delete?: never;
         options?: never;
@@ -956,7 +956,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the running terminals, also those that agents opened */
+        /** List the running terminals, including those that agents opened */
         get: operations["sandboxes-terminals"];
         put?: never;
         post?: never;
@@ -1100,7 +1100,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Remove a member, whose sessions and API keys end at once */
+        /** Remove a member, whose sessions and API keys end immediately */
         delete: operations["members-remove"];
         options?: never;
         head?: never;
@@ -1207,10 +1207,10 @@ export interface components {
             items: components["schemas"]["AuditEntry"][] | null;
             /**
              * Format: date-time
-             * @description before of the next page
+             * @description The parameter before for the next page
              */
             next_before?: string;
-            /** @description before_id of the next page */
+            /** @description The parameter before_id for the next page */
             next_before_id?: string;
         };
         Detail: {
@@ -1300,7 +1300,7 @@ export interface components {
             /** Format: double */
             duration_ms?: number;
             /**
-             * @description Of stdout and stderr
+             * @description The encoding of stdout and stderr
              * @enum {string}
              */
             encoding?: "utf-8" | "base64";
@@ -1340,7 +1340,7 @@ export interface components {
             entries: components["schemas"]["File"][] | null;
         };
         Fork: {
-            /** @description Copy also the memory and the processes */
+            /** @description Also copy the memory and the processes */
             live?: boolean;
             /** @description Default: the metadata of the source */
             metadata?: {
@@ -1419,14 +1419,14 @@ export interface components {
             egress_mb: number;
             /**
              * Format: int64
-             * @description Of sandboxes that are not paused
+             * @description The total of all sandboxes that are not paused
              */
             memory_mb: number;
             /** Format: int64 */
             sandboxes: number;
             /**
              * Format: int64
-             * @description Of sandboxes that are not paused
+             * @description The total of all sandboxes that are not paused
              */
             vcpus: number;
         };
@@ -1462,7 +1462,7 @@ export interface components {
             /** @description oidc, if the user has logged in with OpenID Connect */
             providers: string[] | null;
             /**
-             * @description In this team
+             * @description The role in this team
              * @enum {string}
              */
             role: "owner" | "admin" | "member" | "viewer";
@@ -1597,7 +1597,7 @@ export interface components {
         Point: {
             /**
              * Format: double
-             * @description Of all processors of the sandbox together: 0 to 100
+             * @description The use of all processors of the sandbox together, 0 to 100
              */
             cpu_pct: number;
             /** Format: int64 */
@@ -1993,7 +1993,7 @@ export interface components {
             workspace_id: string;
         };
         Quota: {
-            /** @description 0 is no limit */
+            /** @description 0 means no limit */
             limits: components["schemas"]["Limits"];
             used: components["schemas"]["Limits"];
         };
@@ -2129,7 +2129,7 @@ export interface components {
             id: string;
             /** @description Always false: teams have no hosts of their own */
             is_byoc: boolean;
-            /** @description 0 is no limit */
+            /** @description 0 means no limit */
             limits: components["schemas"]["Limits"];
             name: string;
             slug: string;
@@ -2147,11 +2147,11 @@ export interface components {
                 [key: string]: string;
             };
             name: string;
-            /** @description It belongs to the hosts: every team can use it, and no user can delete it */
+            /** @description The template belongs to the hosts: every team can use it, and no user can delete it */
             platform: boolean;
             /**
              * Format: int64
-             * @description On the disk of the host; 0: unknown
+             * @description The size on the disk of the host; 0: unknown
              */
             size_bytes: number;
             /**
@@ -2172,11 +2172,11 @@ export interface components {
             opened_at: string;
             /** Format: int64 */
             rows: number;
-            /** @description The name to connect to it */
+            /** @description The name by which clients connect to it */
             tag: string;
         };
         Terminals: {
-            /** @description The oldest first */
+            /** @description The running terminals, the oldest first */
             terminals: components["schemas"]["Terminal"][] | null;
         };
         Usage: {
@@ -3599,7 +3599,7 @@ export interface operations {
                 follow?: boolean;
             };
             header?: {
-                /** @description Browsers send it when they connect again; it comes before after */
+                /** @description Browsers send it when they connect again. It takes precedence over the parameter after */
                 "Last-Event-ID"?: string;
             };
             path?: never;
@@ -13687,7 +13687,7 @@ export interface operations {
     "users-search": {
         parameters: {
             query: {
-                /** @description The beginning, which includes the @ */
+                /** @description The beginning of the email. It must include the @ */
                 email: string;
             };
             header?: never;
