@@ -68,7 +68,7 @@ func ranges() (all []attack) {
 			case s.kind == "broadcast":
 				x.logged = "multicast"
 			case a.IsLoopback(), a.IsUnspecified(), a.Is4In6():
-				x.logged = "never on a link"
+				x.logged = "not an address on a network"
 			}
 			all = append(all, x)
 		}
@@ -158,7 +158,7 @@ func resolvers() (all []attack) {
 			kind = "the gateway"
 		}
 		if strings.Contains(server, "ffff") {
-			kind = "never on a link"
+			kind = "not an address on a network"
 			all = append(all, attack{Name: "DNS over TLS to " + server, Do: "syn", To: server + ":853", logged: kind}, attack{Name: "DNS over QUIC to " + server, Do: "datagram", To: server + ":853", logged: kind})
 			continue
 		}
@@ -202,7 +202,7 @@ func gateways() (all []attack) {
 		}
 	}
 	return append(all,
-		attack{Name: "the gateway, mapped", Do: "syn", To: "[::ffff:GATEWAY]:80", logged: "never on a link"},
+		attack{Name: "the gateway, mapped", Do: "syn", To: "[::ffff:GATEWAY]:80", logged: "not an address on a network"},
 		attack{Name: "the gateway by a translator", Do: "syn", To: "[64:ff9b::GATEWAY]:80", logged: "private"},
 		attack{Name: "a neighbour", Do: "syn", To: "NEIGHBOUR:80", logged: "private"},
 		attack{Name: "a neighbour by UDP", Do: "datagram", To: "NEIGHBOUR:123", logged: "private"},

@@ -27,7 +27,7 @@ func TestEgressRules(t *testing.T) {
 			{Name: "a denied private address", Do: "tcp", To: "10.20.9.2:5432", logged: "denied by 10.20.9.0/24"},
 			{Name: "another private address", Do: "tcp", To: "10.21.0.1:5432", logged: "private"},
 			{Name: "a private address before the range", Do: "tcp", To: "10.19.255.255:5432", logged: "private"},
-			{Name: "a private address, mapped", Do: "syn", To: "[::ffff:10.20.1.3]:5432", logged: "never on a link"},
+			{Name: "a private address, mapped", Do: "syn", To: "[::ffff:10.20.1.3]:5432", logged: "not an address on a network"},
 			{Name: "another port of a private address by a translator", Do: "syn", To: "[64:ff9b::10.20.1.3]:80", logged: "private"},
 			{Name: "a denied private address by a translator", Do: "syn", To: "[64:ff9b::10.20.9.3]:5432", logged: "denied"},
 			{Name: "a ping to a private address", Do: "echo", To: "10.20.1.4:0", logged: "private", record: "icmp 10.20.1.4 0"},

@@ -49,7 +49,7 @@ func TestWorkspaceSize(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := len(p.list())
-			p.fails(7, "the seed does not fit its 64 MiB", "workspace", "create", environment, "--disk-mib", "64", "--seed-path", seed)
+			p.fails(7, "the seed does not fit into its 64 MiB", "workspace", "create", environment, "--disk-mib", "64", "--seed-path", seed)
 			if now := len(p.list()); now != before {
 				t.Errorf("%d workspaces, not %d", now, before)
 			}

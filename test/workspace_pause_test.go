@@ -144,7 +144,7 @@ func TestPause(t *testing.T) {
 	if said, err := io.ReadAll(screen); err != nil || watching.Wait() == nil || !strings.Contains(string(said), "paused") {
 		t.Errorf("the attached client got %q, %v", said, err)
 	}
-	if end := r.end(); end.code != 125 || !strings.Contains(end.stderr, "the workspace was paused while it ran") || !strings.Contains(end.stderr, "pyro: hint: ") {
+	if end := r.end(); end.code != 125 || !strings.Contains(end.stderr, "paused together with the workspace") || !strings.Contains(end.stderr, "pyro: hint: ") {
 		t.Errorf("the caller of a command got %+v", end)
 	}
 	if c, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", port)); err == nil {

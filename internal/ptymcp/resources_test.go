@@ -52,7 +52,7 @@ func TestResources(t *testing.T) {
 	screen := "pty://session/" + id + "/screen"
 
 	reads(mine, "pty://sessions", "[]", id)
-	refused(mine, screen, "called no tool with its owner")
+	refused(mine, screen, "has not called a tool with its owner")
 	r, err := mine.CallTool(t.Context(), &sdk.CallToolParams{Name: "pty_status", Arguments: args{"session_id": other, "owner": "me"}})
 	if err != nil || !r.IsError {
 		t.Fatalf("%+v, %v", r, err)
@@ -61,11 +61,11 @@ func TestResources(t *testing.T) {
 	called(t, mine, "pty_status", args{"session_id": id})
 	reads(mine, "pty://sessions", `"session_id":"`+id+`"`, other)
 	reads(mine, screen, "\n  here\n", "\x1b")
-	refused(mine, "pty://session/"+other+"/screen", "called no tool with its owner")
+	refused(mine, "pty://session/"+other+"/screen", "has not called a tool with its owner")
 	reads(theirs, "pty://sessions", "[]", id, other)
 	reads(theirs, "pty://sessions?owner=other", other, id)
 	reads(theirs, "pty://session/"+other+"/screen?owner=other", "other")
-	refused(theirs, "pty://session/"+other+"/screen?owner=me", "called no tool with its owner")
+	refused(theirs, "pty://session/"+other+"/screen?owner=me", "has not called a tool with its owner")
 	for _, uri := range []string{"pty://session/nobody/screen", "pty://session/1-1-00000000/screen", "pty://session/..%2f../screen", "pty://session//screen"} {
 		refused(mine, uri, "")
 	}

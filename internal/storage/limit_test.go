@@ -31,7 +31,7 @@ func TestOversizedSeedFails(t *testing.T) {
 			"one file": {"a": strings.Repeat("x", 33<<20)}, "many files": many, "small files": small, "far too much": {"a": strings.Repeat("x", 150<<20)},
 		} {
 			_, err := f.Create(t.Context(), seedOf(files))
-			if fault.KindOf(err) != fault.Exhausted || !strings.Contains(err.Error(), "does not fit its 32 MiB") || !strings.Contains(fault.HintOf(err), "--disk-mib") {
+			if fault.KindOf(err) != fault.Exhausted || !strings.Contains(err.Error(), "does not fit into its 32 MiB") || !strings.Contains(fault.HintOf(err), "--disk-mib") {
 				t.Errorf("%s: %v, hint %q", name, err, fault.HintOf(err))
 			}
 			if err != nil && strings.Contains(err.Error(), f.Path) {
