@@ -84,14 +84,14 @@ try {
 		await row("1").focus();
 		await page.keyboard.press("End");
 		await page.locator(".entry-name:focus").filter({ hasText: "10000" }).waitFor();
-		assert.equal(await page.locator(".entry:focus-within").getAttribute("aria-posinset"), "10001"); // with the folder above
+		assert.equal(await page.locator(".entry:focus-within").getAttribute("aria-posinset"), "10001"); // includes the folder above
 		await page.keyboard.press("ArrowUp");
 		await page.locator(".entry-name:focus").filter({ hasText: "9999" }).waitFor();
 		await few(".entry");
 		await fits("10,000 files");
 		await page.getByLabel("Find in 10000 entries").fill("777");
 		await row("777").waitFor();
-		assert.equal(await page.locator(".entry").count(), 20); // with the folder above
+		assert.equal(await page.locator(".entry").count(), 20); // includes the folder above
 	});
 
 	await step("a binary file and a large one", async () => {

@@ -1,6 +1,7 @@
 // If the element with the focus is removed, a keyboard would start at the top of the page again.
-// So a nearby element gets the focus: the opener of a dialog, or the last button of the same row.
-// Next are the rows after and before it, a button above the list, and the heading of the page.
+// So a nearby element gets the focus. It is the first of these that exists: the element itself, or
+// the last button of the same row, the next row or the previous row. Otherwise it is a button above
+// the list, or the heading of the page.
 
 let last: Element | undefined; // the latest element that got the focus
 let nearby: (() => HTMLElement | null | undefined)[] = [];
@@ -10,7 +11,7 @@ const lastOf = (row: Element | null | undefined) => [...(row?.querySelectorAll<H
 
 addEventListener("focusin", (e) => {
 	const at = (last = e.target as HTMLElement);
-	if (at.closest("dialog, .toasts")) return; // then the focus goes back
+	if (at.closest("dialog, .toasts")) return; // a dialog and a message give the focus back themselves
 	const row = at.closest("tr, li");
 	const rows = [row, row?.nextElementSibling, row?.previousElementSibling];
 	const section = at.closest("section");

@@ -34,7 +34,7 @@ const undoTime = 8000;
 
 /**
  * deleteLater hides something, and deletes it some seconds later unless the user undoes it. hidden
- * reports the key until then. The page deletes it at once when the user leaves the page.
+ * reports the key until then. When the user leaves the page, it is deleted immediately.
  */
 export function deleteLater(key: string, name: string, run: () => Promise<unknown>) {
 	if (hidden(key)) return;

@@ -1,6 +1,6 @@
-/** Retry calls a function later, to connect again. The time until then doubles with each try. */
+/** Retry calls a function after some time, to connect again. The time doubles with each try. */
 export class Retry {
-	/** tries is how often again was called since the connection worked. Its owner sets it to 0. */
+	/** tries counts the calls of again. The owner sets it to 0 when the connection works. */
 	tries = 0;
 	private timer: ReturnType<typeof setTimeout> | undefined;
 
@@ -15,7 +15,7 @@ export class Retry {
 		this.timer = setTimeout(connect, Math.min(this.last, this.first * 2 ** this.tries++));
 	}
 
-	/** stop prevents the call. */
+	/** stop prevents the next call. */
 	stop() {
 		clearTimeout(this.timer);
 	}

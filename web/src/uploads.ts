@@ -6,9 +6,9 @@ import { bytes, plural } from "./format";
 import { toast } from "./messages";
 import { join } from "./paths";
 
-const maxSize = 100 << 20; // of a file, in bytes
+const maxSize = 100 << 20; // maximum size of a file, in bytes
 const atOnce = 3; // browsers permit only six connections to a server
-const maxFiles = 10_000; // of a dropped folder
+const maxFiles = 10_000; // maximum number of files in a dropped folder
 
 /** Item is a file to upload. path is its path below the folder. */
 export interface Item {
@@ -28,7 +28,10 @@ export const uploads = signal<Upload[]>([]);
 
 addEventListener("beforeunload", (e) => uploads.value.length && e.preventDefault());
 
-/** upload writes files to a folder of a sandbox. It returns when all are written, have failed, or were cancelled. */
+/**
+ * upload writes files to a folder of a sandbox. It returns when each of them is written, has failed
+ * or was cancelled.
+ */
 export async function upload(sandbox: string, dir: string, items: Item[]) {
 	const stop = new AbortController();
 	const sent = new Map<Item, number>();
@@ -76,7 +79,7 @@ export async function upload(sandbox: string, dir: string, items: Item[]) {
 	else toast(`${plural(done, "file")} uploaded to ${dir}`);
 }
 
-/** itemsOf returns the files of a drop, also those in dropped folders. */
+/** itemsOf returns the files of a drop, including those in dropped folders. */
 export async function itemsOf(drop: DataTransfer): Promise<Item[]> {
 	const found: Item[] = [];
 	// The browser forgets the drop after the first wait.

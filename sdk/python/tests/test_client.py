@@ -1,4 +1,4 @@
-"""Tests of calls, also with a child that misbehaves."""
+"""Tests of calls, including calls to a child that misbehaves."""
 
 import os
 import pickle

@@ -56,7 +56,7 @@ class Call:
             self._tell(message["method"], message["params"])
 
     def _next(self) -> dict[str, Any] | PyroError:
-        # Python handles a signal that arrives just before a wait only after the wait. So the wait
+        # If a signal arrives just before a wait, Python handles it only after the wait. So the wait
         # must have a timeout.
         while True:
             try:

@@ -80,7 +80,8 @@ class Connection:
 
     def close(self) -> None:
         """Cancel the running calls and end the child. close is idempotent."""
-        for id in list(self._calls):  # without the lock, because a finalizer can run while this thread holds it
+        # This does not take the lock, because a finalizer can run while this thread holds it.
+        for id in list(self._calls):
             self._notify("cancel", {"id": id})
         self._lines.put(None)
         if threading.current_thread() in self._threads:

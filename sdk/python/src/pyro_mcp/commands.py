@@ -49,7 +49,7 @@ class Commands(Client):
         return self._call("read_command", params)
 
     def wait_command(self, workspace_id: str, sequence: int, *, timeout_seconds: int | None = None) -> Result:
-        """Wait for the end of a command. If it still runs after timeout_seconds, its state is running."""
+        """Wait for a command to end. If it still runs after timeout_seconds, its state is running."""
         return self._call("wait_command", {"workspace_id": workspace_id, "sequence": sequence, "timeout_seconds": timeout_seconds})
 
     def kill_command(self, workspace_id: str, sequence: int, *, signal_name: str = "KILL") -> Result:

@@ -57,7 +57,10 @@ class Services(Client):
         return self._call("stop_service", {"workspace_id": workspace_id, "service_name": service_name})
 
     def publish_service(self, workspace_id: str, service_name: str, *, published_ports: Sequence[Mapping[str, Any]]) -> Result:
-        """Publish more ports of a running service: {"guest_port": …}, optionally with "host_port"."""
+        """Publish more ports of a running service.
+
+        Each port is {"guest_port": …}, optionally with "host_port".
+        """
         return self._call("publish_service", {"workspace_id": workspace_id, "service_name": service_name, "published_ports": published_ports})
 
     def unpublish_service(self, workspace_id: str, service_name: str, *, guest_ports: Sequence[int]) -> Result:

@@ -95,7 +95,7 @@ class Workspaces(Client):
         """Change the name, the labels and the settings of a workspace.
 
         egress_allow and egress_deny replace all rules of their kind, and clear_egress removes all
-        rules. A running workspace gets ttl_seconds and network_policy at once. The field
+        rules. A running workspace gets ttl_seconds and network_policy immediately. The field
         `applies_at_next_start` of the result names the settings that wait until the workspace is
         stopped and started.
         """
