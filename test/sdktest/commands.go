@@ -148,7 +148,7 @@ func commands(t *testing.T, ws *pyro.Workspace) {
 			t.Errorf("Wait before Start: %v", err)
 		}
 		check(t, cmd.Start())
-		if err := cmd.Start(); err == nil || !strings.Contains(err.Error(), "started before") {
+		if err := cmd.Start(); err == nil || !strings.Contains(err.Error(), "already started") {
 			t.Errorf("two Starts: %v", err)
 		}
 		if _, err := cmd.StdoutPipe(); err == nil {
