@@ -214,7 +214,7 @@ func TestBackgroundChildHoldsOutput(t *testing.T) {
 	}
 }
 
-func TestEightAtOnce(t *testing.T) {
+func TestEightConcurrentRuns(t *testing.T) {
 	p := newProgram(t)
 	var all sync.WaitGroup
 	for i := range 8 {

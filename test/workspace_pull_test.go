@@ -223,9 +223,9 @@ func TestExportKeepsTheUsersFiles(t *testing.T) {
 	}
 }
 
-// TestUsersFilesStay tries the operations that write or remove files of the host in a folder full
-// of the user's files. docs/security.md lists the files that each of them can change.
-func TestUsersFilesStay(t *testing.T) {
+// TestOperationsKeepUsersFiles tries the operations that write or remove files of the host in a
+// folder full of the user's files. docs/security.md lists the files that each of them can change.
+func TestOperationsKeepUsersFiles(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
 	folder := gitProject(t)

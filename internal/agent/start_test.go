@@ -21,8 +21,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func openPipe() (r, w *os.File, err error) { return os.Pipe() }
 
-// TestExplained checks errors that gVisor reports for long arguments.
-func TestExplained(t *testing.T) {
+// TestLongArgumentErrors checks errors that gVisor reports for long arguments.
+func TestLongArgumentErrors(t *testing.T) {
 	for want, argv := range map[string][]string{
 		"Linux allows 131071": {"true", strings.Repeat("x", 200<<10)},
 		"too long together":   append([]string{"true"}, slices.Repeat([]string{strings.Repeat("x", 99<<10)}, 30)...),

@@ -292,8 +292,8 @@ func TestOneProcessRedeems(t *testing.T) {
 	}
 }
 
-// TestManyIssueAtOnce checks that Issue and Redeem are safe for concurrent use.
-func TestManyIssueAtOnce(t *testing.T) {
+// TestConcurrentIssueAndRedeem checks that Issue and Redeem are safe for concurrent use.
+func TestConcurrentIssueAndRedeem(t *testing.T) {
 	tokens := Tokens{Dir: t.TempDir()}
 	var all sync.WaitGroup
 	for range 8 {

@@ -358,9 +358,9 @@ func TestStatusAfterFailedResume(t *testing.T) {
 	}
 }
 
-// TestMachineEndsAtOnce checks that creating a sandbox fails if its machine ends during the
+// TestMachineEndsDuringCreation checks that creating a sandbox fails if its machine ends during the
 // creation.
-func TestMachineEndsAtOnce(t *testing.T) {
+func TestMachineEndsDuringCreation(t *testing.T) {
 	f := newFakes()
 	a := open(t, t.TempDir(), f, Limits{})
 	f.stop("ws-x")

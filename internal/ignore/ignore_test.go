@@ -95,8 +95,8 @@ func checkout(t *testing.T, files map[string]string, paths ...string) string {
 	return folder
 }
 
-// TestAsGit compares the effect of rules with the results of git.
-func TestAsGit(t *testing.T) {
+// TestRulesMatchGit compares the effect of rules with the results of git.
+func TestRulesMatchGit(t *testing.T) {
 	paths := []string{
 		"a/", "a/b/", "a/b/c/", "a/b/c/d.log", "sub/a", "a.log", "b/a.log", "b/keep.log", "build/", "build/x", "sub/build/", "sub/build/x", "sub/build.go",
 		".env", "sub/.env", "x y", "x ", "#x", "!x", "a{b}", "a]", "a[", "a-b", "b.c", "B.c", "9.c", "foo/", "foo/bar", "foo/x/", "foo/x/bar", "foo/x/y/bar", "foobar", "foo/a/",

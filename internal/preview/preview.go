@@ -19,7 +19,7 @@ import (
 // Names of cookies, paths and parameters that the guest never sees, and can't set.
 const (
 	cookieName       = "pyro_preview"
-	secureCookieName = "__Host-pyro_preview" // browsers let no other host set it
+	secureCookieName = "__Host-pyro_preview" // browsers accept this name only from the host itself
 	linkParameter    = "pyro_link"
 	openPath         = "/.pyro/open" // where a browser exchanges a token for a cookie
 	// PagePath is the path on the page's host that sends a browser with a session to a preview.

@@ -40,7 +40,7 @@ var scanSeeds = []struct{ pattern, text string }{
 	{`(?s)a.*b`, "a\nb\nb"}, {`\d+ passed`, "12 failed, 3 passed"}, {`(?:)`, "x"}, {`[[:^ascii:]]`, "aé"}, {`\A\s*$`, "  \n"},
 }
 
-func TestScanAgrees(t *testing.T) {
+func TestScanMatchesRegexp(t *testing.T) {
 	for _, s := range scanSeeds {
 		agree(t, s.pattern, []byte(s.text))
 	}

@@ -88,8 +88,9 @@ func TestTwoServers(t *testing.T) {
 	}
 }
 
-// TestClosedMeanwhile checks that waiting calls return when another server closes the session.
-func TestClosedMeanwhile(t *testing.T) {
+// TestCloseEndsWaitingCalls checks that waiting calls return when another server closes the
+// session.
+func TestCloseEndsWaitingCalls(t *testing.T) {
 	w := newWorld(t, nil)
 	one, _ := w.process(t)
 	two, _ := w.process(t)
@@ -164,9 +165,9 @@ func TestOneServerWins(t *testing.T) {
 	}
 }
 
-// TestBothCollect removes the same sessions with two servers, while a third server lists and starts
-// sessions.
-func TestBothCollect(t *testing.T) {
+// TestConcurrentCollection removes the same sessions with two servers, while a third server lists
+// and starts sessions.
+func TestConcurrentCollection(t *testing.T) {
 	w := newWorld(t, env{"GC_INTERVAL_SEC": "1000"})
 	other := w.restarted(t, env{"GC_INTERVAL_SEC": "1000"})
 	for round := range 10 {

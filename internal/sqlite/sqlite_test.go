@@ -78,10 +78,11 @@ const (
 	sharedLen   = 510
 )
 
-// TestOpenedTwice checks that a connection keeps its lock if this process opens the database again.
-// Without the lock, another process could remove the write-ahead log. POSIX locks end when a
-// process closes any descriptor of the file, so Open must not open a database that exists.
-func TestOpenedTwice(t *testing.T) {
+// TestSecondOpenKeepsLock checks that a connection keeps its lock if this process opens the
+// database again. Without the lock, another process could remove the write-ahead log. POSIX locks
+// end when a process closes any descriptor of the file, so Open must not open a database that
+// exists.
+func TestSecondOpenKeepsLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	one, err := Open(path, Immediate)
 	check(t, err)

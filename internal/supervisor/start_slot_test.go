@@ -10,7 +10,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/flock"
 )
 
-func TestTurns(t *testing.T) {
+func TestStartSlots(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "turns")
 	ctx := context.Background()
 	var held []*flock.Lock

@@ -137,8 +137,8 @@ func descriptors(t *testing.T) int {
 	return len(all)
 }
 
-// TestManyAtOnce starts processes concurrently, during garbage collections and signals.
-func TestManyAtOnce(t *testing.T) {
+// TestConcurrentStarts starts processes concurrently, during garbage collections and signals.
+func TestConcurrentStarts(t *testing.T) {
 	got := make(chan os.Signal, 100)
 	signal.Notify(got, syscall.SIGUSR2)
 	defer signal.Stop(got)

@@ -149,9 +149,9 @@ func TestDamagedStepsAreRejected(t *testing.T) {
 	}
 }
 
-// TestChangesAtOnce checks that concurrent changes are applied one after another. Readers must see
-// only complete files.
-func TestChangesAtOnce(t *testing.T) {
+// TestConcurrentChanges checks that concurrent changes are applied one after another. Readers must
+// see only complete files.
+func TestConcurrentChanges(t *testing.T) {
 	s := storedIn(t, volumetest.InMemory(t))
 	volumetest.Put(t, s.files+"/file", strings.Repeat("0", 1000))
 	archive := func(n byte) []byte {

@@ -20,7 +20,7 @@ func TestDirectoryCacheIsBounded(t *testing.T) {
 	}
 }
 
-func TestManyReadAtOnce(t *testing.T) {
+func TestConcurrentReads(t *testing.T) {
 	fsys := openImage(t, smallImage(t))
 	var readers sync.WaitGroup
 	for range 4 {

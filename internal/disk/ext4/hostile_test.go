@@ -225,8 +225,9 @@ func readAny(fsys *FS, name string) error {
 	return err
 }
 
-// TestTooMuch checks that oversized directories are rejected before memory is allocated for them.
-func TestTooMuch(t *testing.T) {
+// TestOversizedDirectoriesAreRejected checks that no memory is allocated for oversized directories
+// before they are rejected.
+func TestOversizedDirectoriesAreRejected(t *testing.T) {
 	image := smallImage(t)
 	change(t, image, "set_inode_field /a size 0x80000000")
 	if err := readAny(openImage(t, image), "a"); err == nil || !strings.Contains(err.Error(), "2048 MiB") {

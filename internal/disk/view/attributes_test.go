@@ -72,8 +72,8 @@ func TestAccessControlLists(t *testing.T) {
 	}
 }
 
-// TestListsOfTheHost sets access control lists on the host and reads them back.
-func TestListsOfTheHost(t *testing.T) {
+// TestAccessControlListsOfHost sets access control lists on the host and reads them back.
+func TestAccessControlListsOfHost(t *testing.T) {
 	path, tree := hostFolder(t)
 	entries := []allowed{owner(6), user(4, 1234), group(4), {8, 7, 55}, mask(7), others(0)}
 	for _, key := range []string{"system.posix_acl_access", "system.posix_acl_default"} {

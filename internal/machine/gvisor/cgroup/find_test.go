@@ -207,9 +207,9 @@ func TestFindWithoutProc(t *testing.T) {
 	}
 }
 
-// TestFindHandsDown checks that find makes the root enable all controllers that it has. A group
-// below the root must not change.
-func TestFindHandsDown(t *testing.T) {
+// TestFindEnablesControllersOfRoot checks that find makes the root enable all controllers that it
+// has. A group below the root must not change.
+func TestFindEnablesControllersOfRoot(t *testing.T) {
 	r := newTree(t, "0::/\n", unified, root("/cg", "cpu memory pids", "pids"))
 	r.kernel.failing = map[string]error{"cgroup.subtree_control +cpu": unix.EINVAL}
 	p, err := r.host.find()
