@@ -11,6 +11,10 @@ import (
 // that a terminal of the page keeps.
 const maxBacklog = 1 << 20
 
+// eventSize is added to the size of each output, because an event with one byte needs about this
+// much memory. Otherwise, a program that prints single bytes could fill the memory of the server.
+const eventSize = 256
+
 // backlog contains the events of a stream for which the window of a client has no room yet. The
 // server reads the stream without a pause. If the client is too slow, the backlog drops the oldest
 // output. Otherwise, megabytes of output would wait in buffers of the connection to the host. The
@@ -35,6 +39,9 @@ func newBacklog[E any]() *backlog[E] { return &backlog[E]{changed: make(chan str
 // add adds an event with output of n bytes. If the backlog is full, add drops half of the output.
 func (b *backlog[E]) add(e E, n int) {
 	b.mu.Lock()
+	if n > 0 {
+		n += eventSize
+	}
 	b.events = append(b.events, sized[E]{e, n})
 	if b.size += n; b.size > maxBacklog {
 		kept := b.events[:0]

@@ -161,6 +161,14 @@ func TestBacklog(t *testing.T) {
 	}
 
 	b = newBacklog[string]()
+	for range 100_000 {
+		b.add("x", 1)
+	}
+	if most := maxBacklog / eventSize; len(b.events) == 0 || len(b.events) > most {
+		t.Errorf("the backlog has %d events of one byte, want at most %d", len(b.events), most)
+	}
+
+	b = newBacklog[string]()
 	b.add("huge", 3*maxBacklog)
 	b.add("last", 1)
 	if e, _, _ := b.next(t.Context()); e != "last" {
