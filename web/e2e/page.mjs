@@ -570,8 +570,10 @@ try {
 	await step("changes, services and network", async () => {
 		await page.getByRole("link", { name: /^fix-parser/ }).click();
 		await context.request.post(`/v1/sandboxes/${id}/files/write`, { multipart: { path: "/workspace/notes.txt", file: { name: "f", mimeType: "text/plain", buffer: Buffer.from(`${payload}\n`) } } });
+		await context.request.post(`/v1/sandboxes/${id}/files/write`, { multipart: { path: '/workspace/naïve "quoted"\tfile.txt', file: { name: "f", mimeType: "text/plain", buffer: Buffer.from("one\n") } } });
 		await page.getByRole("link", { name: "Changes" }).click();
-		await page.getByText("+<img").first().waitFor();
+		await page.getByRole("group", { name: "Patch of notes.txt" }).getByText("+<img").waitFor();
+		await page.getByRole("group", { name: "Patch of naïve \"quoted\"\tfile.txt" }).getByText("+one").waitFor(); // git writes this name with escapes
 		await page.getByRole("button", { name: "New snapshot" }).click();
 		await page.getByLabel("Name").fill("before-fix");
 		await page.getByRole("button", { name: "Create snapshot" }).click();

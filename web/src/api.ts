@@ -23,6 +23,7 @@ export type Key = Schemas["Key"];
 export type NewKey = Schemas["Keys-createRequest"];
 export type Me = Schemas["Me"];
 export type Checkpoint = Schemas["PyroSnapshot"];
+export type Diff = Schemas["PyroWorkspaceDiff"];
 export type Template = Schemas["Template"];
 export type Port = Schemas["Port"];
 export type Service = Schemas["PyroService"];

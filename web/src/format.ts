@@ -9,6 +9,12 @@ export function bytes(n: number): string {
 	return `${i === 0 || n >= 100 ? Math.round(n) : n >= 10 ? n.toFixed(1).replace(/\.0$/, "") : n.toFixed(2).replace(/\.?0+$/, "")} ${units[i]}`;
 }
 
+/** commandOf returns the text of a command. If a shell runs a script, it is the script. */
+export function commandOf(argv: string[]): string {
+	const runs = argv.length === 3 && /^(\/(usr\/)?bin\/)?(ba)?sh$/.test(argv[0]) && /^-l?c$/.test(argv[1]);
+	return runs ? argv[2] : argv.join(" ");
+}
+
 export const megabytes = (n: number) => bytes(n * 1048576);
 
 export function ago(time: string | number | undefined): string {
@@ -19,6 +25,13 @@ export function ago(time: string | number | undefined): string {
 	if (s < 86400) return `${Math.round(s / 3600)} h ago`;
 	if (s < 86400 * 30) return `${Math.round(s / 86400)} d ago`;
 	return new Date(time).toLocaleDateString(undefined, { year: "numeric", month: "short", day: "numeric" });
+}
+
+/** took returns a time that something took. */
+export function took(ms: number): string {
+	if (ms < 1000) return `${Math.round(ms)} ms`;
+	const s = ms / 1000;
+	return s < 60 ? `${s.toFixed(1)} s` : `${Math.floor(s / 60)} min ${Math.floor(s % 60)} s`;
 }
 
 export function duration(s: number): string {

@@ -1,7 +1,7 @@
 import { ChevronRight, RefreshCw } from "lucide-preact";
 import type { Command } from "../api";
 import { useData } from "../data";
-import { ago, bytes, exact } from "../format";
+import { ago, bytes, commandOf, exact, took } from "../format";
 import { Button, Panel } from "../ui";
 
 /** shown is how many of the latest commands are rendered. */
@@ -23,10 +23,12 @@ export function Commands({ id }: { id: string }) {
 				?.slice(-shown)
 				.reverse()
 				.map((c) => (
-					<details key={`${c.started_at} ${c.sequence}`} class="command">
+					<details key={`${c.started_at} ${c.sequence}`} class="fold">
 						<summary>
 							<ChevronRight size={14} aria-hidden />
-							<span class="mono cut grow">{c.argv.join(" ").slice(0, 300)}</span>
+							<span class="mono cut grow" title={c.argv.join(" ").slice(0, 2000)}>
+								{commandOf(c.argv).slice(0, 300)}
+							</span>
 							<span class={`whole small ${c.exit_code === 0 || isLive(c) ? "dim" : "failed"}`}>{endOf(c)}</span>
 							<span class="faint small whole when" title={exact(c.started_at)}>
 								{ago(c.started_at)}
@@ -51,7 +53,7 @@ function endOf(c: Command): string {
 	if (c.timed_out) return "Timed out";
 	if (c.out_of_memory) return "Out of memory";
 	if (c.signal) return `Signal ${c.signal}`;
-	return c.exit_code === null ? "Interrupted" : `Exit code ${c.exit_code}`;
+	return c.exit_code === null ? "Interrupted" : `Exit code ${c.exit_code} after ${took(c.duration_ms)}`;
 }
 
 const partOf = (text: string, encoding: string, size: number) => (encoding === "base64" ? `${bytes(size)} of binary output` : text.replace(/\n$/, ""));

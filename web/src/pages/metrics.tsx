@@ -33,9 +33,9 @@ export function Metrics({ box: b }: { box: Sandbox }) {
 			</div>
 			{error && <Notice>{textOf(error)}</Notice>}
 			<div class="charts">
-				<Chart title="Processors" of={cores(b.vcpus)} points={points} range={range} color="--accent" get={(p) => p.cpu_pct} max={100} format={(v) => `${v < 10 ? v.toFixed(1).replace(/\.0$/, "") : Math.round(v)} %`} now={last?.cpu_pct} />
-				<Chart title="Memory" of={megabytes(b.memory_mb)} points={points} range={range} color="--blue" get={(p) => p.mem_bytes} max={b.memory_mb * 1048576} format={bytes} now={last?.mem_bytes} />
-				<Chart title="Disk" of={megabytes(b.disk_mb)} points={points} range={range} color="--green" get={(p) => p.disk_bytes} format={bytes} now={last?.disk_bytes} />
+				<Chart title="Processors" of={cores(b.vcpus)} points={points} range={range} color="--accent" get={(p) => p.cpu_pct} max={100} unit={1000} format={(v) => `${v < 10 ? v.toFixed(1).replace(/\.0$/, "") : Math.round(v)} %`} now={last?.cpu_pct} />
+				<Chart title="Memory" of={megabytes(b.memory_mb)} points={points} range={range} color="--blue" get={(p) => p.mem_bytes} max={b.memory_mb * 1048576} unit={1024} format={bytes} now={last?.mem_bytes} />
+				<Chart title="Disk" of={megabytes(b.disk_mb)} points={points} range={range} color="--green" get={(p) => p.disk_bytes} unit={1024} format={bytes} now={last?.disk_bytes} />
 			</div>
 		</div>
 	);
@@ -50,10 +50,12 @@ interface ChartProps {
 	get: (p: Point) => number;
 	format: (v: number) => string;
 	max?: number;
+	/** unit is the factor between two units, such as KB and MB. */
+	unit: number;
 	now?: number;
 }
 
-function Chart({ title, of, points, range, color, get, format, max, now }: ChartProps) {
+function Chart({ title, of, points, range, color, get, format, max, unit, now }: ChartProps) {
 	const text = points?.length ? `${title} in the last ${range}: now ${format(now ?? 0)}, at most ${format(Math.max(...points.map(get)))} of ${of}` : `${title}: no data`;
 	return (
 		<section class="panel chart" aria-label={title}>
@@ -68,13 +70,20 @@ function Chart({ title, of, points, range, color, get, format, max, now }: Chart
 						The first value of this range comes {firstValue[range]} after the start.
 					</Empty>
 				)}
-				{!!points?.length && <Plot points={points} {...{ range, color, get, format, max }} />}
+				{!!points?.length && <Plot points={points} {...{ range, color, get, format, max, unit }} />}
 			</div>
 		</section>
 	);
 }
 
-function Plot({ points, range, color, get, format, max }: Pick<ChartProps, "range" | "color" | "get" | "format" | "max"> & { points: Point[] }) {
+/** round returns the next number that reads well with its half, in a unit such as 1024 bytes. */
+function round(n: number, unit: number): number {
+	const scale = unit ** Math.max(0, Math.floor(Math.log(n) / Math.log(unit)));
+	const digit = 10 ** Math.floor(Math.log10(n / scale));
+	return Math.min([1, 2, 4, 6, 8, 10].find((m) => m * digit * scale >= n)! * digit, unit) * scale;
+}
+
+function Plot({ points, range, color, get, format, max, unit }: Pick<ChartProps, "range" | "color" | "get" | "format" | "max" | "unit"> & { points: Point[] }) {
 	const host = useRef<HTMLDivElement>(null);
 	const plot = useRef<uPlot>();
 	const data: uPlot.AlignedData = [points.map((p) => p.timestamp_unix), points.map(get)];
@@ -110,7 +119,7 @@ function Plot({ points, range, color, get, format, max }: Pick<ChartProps, "rang
 							return [end - seconds[latest.current.range], end];
 						},
 					},
-					y: { range: (_, __, to) => [0, max ? Math.min(max, Math.max(to * 1.4, max / 16)) : Math.max(to * 1.4, 1024)] },
+					y: { range: (_, __, to) => [0, Math.min(max ?? Infinity, round(Math.max(to * 1.2, max ? max / 16 : 1024), unit))] },
 				},
 				axes: [
 					{
@@ -120,7 +129,8 @@ function Plot({ points, range, color, get, format, max }: Pick<ChartProps, "rang
 						ticks: { show: false },
 						size: 28,
 						space: 80,
-						values: (_, splits) => splits.map((at) => new Date(at * 1000).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" })),
+						// The first label would touch the one of the other axis.
+						values: (u, splits) => splits.map((at) => (u.valToPos(at, "x") < 24 ? "" : new Date(at * 1000).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" }))),
 					},
 					{
 						stroke: text,

@@ -3,11 +3,12 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { OctagonX, ScrollText } from "lucide-preact";
 import { api, ApiError, openSocket, textOf, type Process } from "../api";
 import { canWrite, reload, useData } from "../data";
-import { bytes, decode } from "../format";
+import { bytes, commandOf, decode } from "../format";
 import { Retry } from "../retry";
 import { ask, Button, Modal, Panel, Status, Table, useAction } from "../ui";
 
-const lineOf = (p: Process) => [p.cmd, ...p.args].join(" ");
+const argvOf = (p: Process) => [p.cmd, ...p.args];
+const lineOf = (p: Process) => commandOf(argvOf(p));
 
 export function Programs({ id }: { id: string }) {
 	const { value: all, error } = useData(`sandbox/${id}/processes`, (api) => api.processes(id), 10);
@@ -33,7 +34,9 @@ export function Programs({ id }: { id: string }) {
 				<Table columns={["Program", "Tag", "PID"]} actions>
 					{all.map((p) => (
 						<tr key={p.pid}>
-							<td class="mono">{lineOf(p).slice(0, 300)}</td>
+							<td class="mono" title={argvOf(p).join(" ").slice(0, 2000)}>
+								{lineOf(p).slice(0, 300)}
+							</td>
 							<td class="dim mono">{p.tag}</td>
 							<td class="dim num">{p.pid}</td>
 							<td class="end">
@@ -152,7 +155,7 @@ function Output({ id, program: p, onClose }: { id: string; program: Process; onC
 	const state = end ? (end.code === undefined ? end.why : `Ended with exit code ${end.code}${end.why ? `: ${end.why}` : ""}`) : lost ? "The connection was lost. Connecting again…" : "";
 	return (
 		<Modal title={`Output of ${p.tag}`} class="wide" onClose={onClose}>
-			<p class="mono dim small cut" title={lineOf(p)}>
+			<p class="mono dim small cut" title={argvOf(p).join(" ")}>
 				{lineOf(p)}
 			</p>
 			<pre ref={host} class="logs follow" role="group" tabIndex={0} aria-label="Output" />

@@ -15,7 +15,7 @@ import { Actions, ApiRequest, isToggled, toggle } from "./sandboxes";
 const Files = lazy(() => import("./files").then((m) => m.Files));
 const Terminals = lazy(() => import("./terminals").then((m) => m.Terminals));
 const Metrics = lazy(() => import("./metrics").then((m) => m.Metrics));
-const Changes = lazy(() => import("./work").then((m) => m.Changes));
+const Changes = lazy(() => import("./changes").then((m) => m.Changes));
 const Services = lazy(() => import("./work").then((m) => m.Services));
 const Commands = lazy(() => import("./commands").then((m) => m.Commands));
 const Network = lazy(() => import("./work").then((m) => m.Network));

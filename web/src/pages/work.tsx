@@ -1,135 +1,11 @@
-// The tabs of a sandbox with its changed files, snapshots, services and network.
+// The tabs of a sandbox with its services and network.
 import { useState } from "preact/hooks";
-import { Camera, Copy, ExternalLink, FileDiff, Globe, Lock, RotateCcw, Link, Play, Plus, ScrollText, Square, Trash } from "lucide-preact";
-import { api, textOf, type Checkpoint, type NetworkRecord, type Port, type Sandbox, type Service } from "../api";
-import { canWrite, nameOf, reload, useData } from "../data";
-import { ago, bytes, exact, plural } from "../format";
+import { Copy, ExternalLink, Globe, Link, Lock, Play, Plus, ScrollText, Square } from "lucide-preact";
+import { api, textOf, type NetworkRecord, type Port, type Sandbox, type Service } from "../api";
+import { canWrite, useData } from "../data";
+import { ago, bytes, commandOf, exact } from "../format";
 import { showError, toast } from "../messages";
 import { ask, Bone, Button, Empty, Fact, Field, FormModal, Menu, Modal, Notice, Panel, Status, Table } from "../ui";
-
-export function Changes({ box: b }: { box: Sandbox }) {
-	const diff = useData(`sandbox/${b.id}/diff`, (api) => api.diff(b.id));
-	const shots = useData(`sandbox/${b.id}/checkpoints`, (api) => api.checkpoints(b.id));
-	const [making, setMaking] = useState(false);
-	const reset = (c: Checkpoint) =>
-		ask({
-			title: `Reset ${nameOf(b)} to ${c.snapshot_name}?`,
-			text: "The sandbox gets a fresh machine. Later changes to its files and its running programs are lost.",
-			action: "Reset sandbox",
-			run: async () => {
-				await api.reset(b.id, c.kind === "baseline" ? "" : c.snapshot_name);
-				await reload("sandbox");
-			},
-		});
-	const remove = (c: Checkpoint) =>
-		ask({
-			title: `Delete the snapshot ${c.snapshot_name}?`,
-			text: "This can't be undone. The sandbox itself does not change.",
-			action: "Delete snapshot",
-			run: async () => {
-				await api.removeCheckpoint(b.id, c.snapshot_name);
-				await shots.reload();
-			},
-		});
-	return (
-		<div class="page narrow-top">
-			<Panel
-				title="Snapshots"
-				actions={
-					canWrite.value && (
-						<Button small icon={Camera} onClick={() => setMaking(true)}>
-							New snapshot
-						</Button>
-					)
-				}
-				error={shots.error}
-			>
-				{!shots.error && (
-					<Table columns={["Name", "Contains", "Size", "Created"]} actions loading={!shots.value}>
-						{shots.value?.map((c) => (
-							<tr key={c.snapshot_name}>
-								<td class="strong">{c.snapshot_name}</td>
-								<td class="dim">{c.kind === "baseline" ? "The state after the creation" : c.full ? "The whole disk" : "/workspace"}</td>
-								<td class="dim num">{bytes(c.size_bytes)}</td>
-								<td class="dim" title={exact(c.created_at)}>
-									{ago(c.created_at)}
-								</td>
-								<td class="end">
-									{canWrite.value && <Button small kind="quiet" icon={RotateCcw} label={`Reset to ${c.snapshot_name}`} onClick={() => reset(c)} />}
-									{canWrite.value && c.kind === "named" && <Button small kind="quiet" icon={Trash} label={`Delete ${c.snapshot_name}`} onClick={() => remove(c)} />}
-								</td>
-							</tr>
-						))}
-					</Table>
-				)}
-			</Panel>
-			<Panel
-				title="Changes in /workspace"
-				actions={diff.value && <span class="faint small num">{plural(diff.value.entries.length, "file")}</span>}
-				loading={!diff.value}
-				error={diff.error}
-			>
-				{diff.value && !diff.value.changed && (
-					<Empty icon={FileDiff} title="Nothing has changed">
-						Changes to files in /workspace appear here, compared with the state after the creation.
-					</Empty>
-				)}
-				{diff.value?.changed && (
-					<>
-						<ul class="changed">
-							{diff.value.entries.map((e) => (
-								<li>
-									<span class={`change ${e.status}`}>{e.status}</span>
-									<span class="mono cut">{e.path}</span>
-								</li>
-							))}
-						</ul>
-						<Patch text={diff.value.patch} />
-						{diff.value.patch_truncated && <p class="inner dim">The patch is cut.</p>}
-					</>
-				)}
-			</Panel>
-			{making && <NewSnapshot id={b.id} onClose={() => setMaking(false)} onDone={shots.reload} />}
-		</div>
-	);
-}
-
-const maxLines = 3000;
-
-function Patch({ text }: { text: string }) {
-	const lines = text.split("\n", maxLines);
-	const kind = (l: string) => (/^(diff|index|---|\+\+\+|new |deleted |old |similarity|rename)/.test(l) ? "meta" : l.startsWith("@@") ? "hunk" : l.startsWith("+") ? "plus" : l.startsWith("-") ? "minus" : "");
-	return (
-		<pre class="patch" role="group" tabIndex={0} aria-label="Patch">
-			{lines.map((l) => (
-				<span class={kind(l)}>{`${l}\n`}</span>
-			))}
-		</pre>
-	);
-}
-
-function NewSnapshot({ id, onClose, onDone }: { id: string; onClose: () => void; onDone: () => Promise<unknown> }) {
-	const create = async (form: FormData) => {
-		await api.newCheckpoint(id, String(form.get("name")).trim(), form.get("what") === "full");
-		await onDone();
-		onClose();
-	};
-	return (
-		<FormModal title="New snapshot" action="Create snapshot" submit={create} onClose={onClose}>
-			<Field label="Name" hint="Letters, digits, dots, dashes and underscores.">
-				{(i, hint) => <input id={i} class="input" name="name" required maxLength={64} pattern="[A-Za-z0-9._\-]+" autocomplete="off" spellcheck={false} aria-describedby={hint} placeholder="before-upgrade" />}
-			</Field>
-			<Field label="It contains">
-				{(i) => (
-					<select id={i} class="input" name="what">
-						<option value="">The files in /workspace</option>
-						<option value="full">The whole disk, with installed packages</option>
-					</select>
-				)}
-			</Field>
-		</FormModal>
-	);
-}
 
 export function Services({ box: b }: { box: Sandbox }) {
 	const { value: all, error, reload: again } = useData(`sandbox/${b.id}/services`, (api) => api.services(b.id), 10);
@@ -178,7 +54,7 @@ export function Services({ box: b }: { box: Sandbox }) {
 								<td title={s.state_reason}>
 									<Status of={s.state === "running" ? "running" : s.state === "failed" ? "error" : "stopped"} text={s.state} />
 								</td>
-								<td class="mono dim">{s.argv.join(" ").slice(0, 200)}</td>
+								<td class="mono dim">{commandOf(s.argv).slice(0, 200)}</td>
 								<td>
 									{ports.value
 										?.filter((p) => p.service_name === s.service_name)
