@@ -880,6 +880,7 @@ try {
 			await small.goto(`/sandboxes/${id}${part}`);
 			await small.getByRole("link", { name: "Files" }).waitFor();
 			await small.waitForFunction(() => !document.querySelector("[aria-busy=true]"));
+			if (part === "/terminal") await small.getByRole("button", { name: "Type", exact: true, pressed: true }).waitFor(); // its colours would change during the check
 			await check(small, `${part} on a phone`);
 			const tab = await small.locator(".tabs [aria-current]").boundingBox();
 			assert.ok(tab.x >= 0 && tab.x + tab.width <= 390, `${part} on a phone: its tab is out of sight`);
