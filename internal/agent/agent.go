@@ -55,6 +55,9 @@ type Server struct {
 	began   time.Time
 	execs   execs
 
+	watches       atomic.Int32  // running calls of WatchFolders
+	watchInterval time.Duration // the shortest time between two messages of such a call
+
 	buffer      SharedBuffer // nil if the machine has none
 	bufferInUse sync.Mutex   // locked while a transfer uses buffer
 
@@ -76,7 +79,7 @@ func (s *Server) Share(b SharedBuffer) { s.buffer = b }
 
 // New returns an agent that runs processes in env.
 func New(env ExecEnv, version string) *Server {
-	return &Server{env: env, version: version, began: time.Now(), execs: newExecs()}
+	return &Server{env: env, version: version, began: time.Now(), execs: newExecs(), watchInterval: watchInterval}
 }
 
 // sessionKey is the context key of the session of a request.

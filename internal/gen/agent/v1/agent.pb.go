@@ -1634,6 +1634,94 @@ func (x *StatResponse) GetLinkTarget() string {
 	return ""
 }
 
+type WatchFoldersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Paths         [][]byte               `protobuf:"bytes,1,rep,name=paths,proto3" json:"paths,omitempty"` // absolute, at most 4096 bytes each; 1 to 64
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchFoldersRequest) Reset() {
+	*x = WatchFoldersRequest{}
+	mi := &file_agent_v1_agent_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchFoldersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchFoldersRequest) ProtoMessage() {}
+
+func (x *WatchFoldersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_v1_agent_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchFoldersRequest.ProtoReflect.Descriptor instead.
+func (*WatchFoldersRequest) Descriptor() ([]byte, []int) {
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *WatchFoldersRequest) GetPaths() [][]byte {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+type WatchFoldersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Changed       uint64                 `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"` // bit N: path N has changed; 0 only in the first message
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchFoldersResponse) Reset() {
+	*x = WatchFoldersResponse{}
+	mi := &file_agent_v1_agent_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchFoldersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchFoldersResponse) ProtoMessage() {}
+
+func (x *WatchFoldersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_v1_agent_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchFoldersResponse.ProtoReflect.Descriptor instead.
+func (*WatchFoldersResponse) Descriptor() ([]byte, []int) {
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *WatchFoldersResponse) GetChanged() uint64 {
+	if x != nil {
+		return x.Changed
+	}
+	return 0
+}
+
 // ReadyRequest is a readiness check. At most one of the first three fields is set. If none is set,
 // the exec only needs to run.
 type ReadyRequest struct {
@@ -1656,7 +1744,7 @@ type ReadyRequest struct {
 
 func (x *ReadyRequest) Reset() {
 	*x = ReadyRequest{}
-	mi := &file_agent_v1_agent_proto_msgTypes[23]
+	mi := &file_agent_v1_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1668,7 +1756,7 @@ func (x *ReadyRequest) String() string {
 func (*ReadyRequest) ProtoMessage() {}
 
 func (x *ReadyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[23]
+	mi := &file_agent_v1_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1681,7 +1769,7 @@ func (x *ReadyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadyRequest.ProtoReflect.Descriptor instead.
 func (*ReadyRequest) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{23}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReadyRequest) GetFile() string {
@@ -1749,7 +1837,7 @@ type ReadyResponse struct {
 
 func (x *ReadyResponse) Reset() {
 	*x = ReadyResponse{}
-	mi := &file_agent_v1_agent_proto_msgTypes[24]
+	mi := &file_agent_v1_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1761,7 +1849,7 @@ func (x *ReadyResponse) String() string {
 func (*ReadyResponse) ProtoMessage() {}
 
 func (x *ReadyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[24]
+	mi := &file_agent_v1_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1774,7 +1862,7 @@ func (x *ReadyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadyResponse.ProtoReflect.Descriptor instead.
 func (*ReadyResponse) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{24}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ReadyResponse) GetStamp() string {
@@ -1794,7 +1882,7 @@ type MountRequest struct {
 
 func (x *MountRequest) Reset() {
 	*x = MountRequest{}
-	mi := &file_agent_v1_agent_proto_msgTypes[25]
+	mi := &file_agent_v1_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1806,7 +1894,7 @@ func (x *MountRequest) String() string {
 func (*MountRequest) ProtoMessage() {}
 
 func (x *MountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[25]
+	mi := &file_agent_v1_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1819,7 +1907,7 @@ func (x *MountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MountRequest.ProtoReflect.Descriptor instead.
 func (*MountRequest) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{25}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MountRequest) GetRoot() bool {
@@ -1846,7 +1934,7 @@ type MountResponse struct {
 
 func (x *MountResponse) Reset() {
 	*x = MountResponse{}
-	mi := &file_agent_v1_agent_proto_msgTypes[26]
+	mi := &file_agent_v1_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1858,7 +1946,7 @@ func (x *MountResponse) String() string {
 func (*MountResponse) ProtoMessage() {}
 
 func (x *MountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[26]
+	mi := &file_agent_v1_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1871,7 +1959,7 @@ func (x *MountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MountResponse.ProtoReflect.Descriptor instead.
 func (*MountResponse) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{26}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *MountResponse) GetCompleted() uint32 {
@@ -1896,7 +1984,7 @@ type QuiesceRequest struct {
 
 func (x *QuiesceRequest) Reset() {
 	*x = QuiesceRequest{}
-	mi := &file_agent_v1_agent_proto_msgTypes[27]
+	mi := &file_agent_v1_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1908,7 +1996,7 @@ func (x *QuiesceRequest) String() string {
 func (*QuiesceRequest) ProtoMessage() {}
 
 func (x *QuiesceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[27]
+	mi := &file_agent_v1_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1921,7 +2009,7 @@ func (x *QuiesceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuiesceRequest.ProtoReflect.Descriptor instead.
 func (*QuiesceRequest) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{27}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{29}
 }
 
 type QuiesceResponse struct {
@@ -1932,7 +2020,7 @@ type QuiesceResponse struct {
 
 func (x *QuiesceResponse) Reset() {
 	*x = QuiesceResponse{}
-	mi := &file_agent_v1_agent_proto_msgTypes[28]
+	mi := &file_agent_v1_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1944,7 +2032,7 @@ func (x *QuiesceResponse) String() string {
 func (*QuiesceResponse) ProtoMessage() {}
 
 func (x *QuiesceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[28]
+	mi := &file_agent_v1_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1957,7 +2045,7 @@ func (x *QuiesceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuiesceResponse.ProtoReflect.Descriptor instead.
 func (*QuiesceResponse) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{28}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{30}
 }
 
 type FreezeRequest struct {
@@ -1972,7 +2060,7 @@ type FreezeRequest struct {
 
 func (x *FreezeRequest) Reset() {
 	*x = FreezeRequest{}
-	mi := &file_agent_v1_agent_proto_msgTypes[29]
+	mi := &file_agent_v1_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1984,7 +2072,7 @@ func (x *FreezeRequest) String() string {
 func (*FreezeRequest) ProtoMessage() {}
 
 func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[29]
+	mi := &file_agent_v1_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1997,7 +2085,7 @@ func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeRequest.ProtoReflect.Descriptor instead.
 func (*FreezeRequest) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{29}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *FreezeRequest) GetRoot() bool {
@@ -2037,7 +2125,7 @@ type FreezeResponse struct {
 
 func (x *FreezeResponse) Reset() {
 	*x = FreezeResponse{}
-	mi := &file_agent_v1_agent_proto_msgTypes[30]
+	mi := &file_agent_v1_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2049,7 +2137,7 @@ func (x *FreezeResponse) String() string {
 func (*FreezeResponse) ProtoMessage() {}
 
 func (x *FreezeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[30]
+	mi := &file_agent_v1_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2062,7 +2150,7 @@ func (x *FreezeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeResponse.ProtoReflect.Descriptor instead.
 func (*FreezeResponse) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{30}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *FreezeResponse) GetFrozen() bool {
@@ -2080,7 +2168,7 @@ type ThawRequest struct {
 
 func (x *ThawRequest) Reset() {
 	*x = ThawRequest{}
-	mi := &file_agent_v1_agent_proto_msgTypes[31]
+	mi := &file_agent_v1_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2092,7 +2180,7 @@ func (x *ThawRequest) String() string {
 func (*ThawRequest) ProtoMessage() {}
 
 func (x *ThawRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[31]
+	mi := &file_agent_v1_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2105,7 +2193,7 @@ func (x *ThawRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThawRequest.ProtoReflect.Descriptor instead.
 func (*ThawRequest) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{31}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{33}
 }
 
 type ThawResponse struct {
@@ -2117,7 +2205,7 @@ type ThawResponse struct {
 
 func (x *ThawResponse) Reset() {
 	*x = ThawResponse{}
-	mi := &file_agent_v1_agent_proto_msgTypes[32]
+	mi := &file_agent_v1_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2129,7 +2217,7 @@ func (x *ThawResponse) String() string {
 func (*ThawResponse) ProtoMessage() {}
 
 func (x *ThawResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[32]
+	mi := &file_agent_v1_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2142,7 +2230,7 @@ func (x *ThawResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThawResponse.ProtoReflect.Descriptor instead.
 func (*ThawResponse) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{32}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ThawResponse) GetHeld() bool {
@@ -2161,7 +2249,7 @@ type FlushRequest struct {
 
 func (x *FlushRequest) Reset() {
 	*x = FlushRequest{}
-	mi := &file_agent_v1_agent_proto_msgTypes[33]
+	mi := &file_agent_v1_agent_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2173,7 +2261,7 @@ func (x *FlushRequest) String() string {
 func (*FlushRequest) ProtoMessage() {}
 
 func (x *FlushRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[33]
+	mi := &file_agent_v1_agent_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2186,7 +2274,7 @@ func (x *FlushRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlushRequest.ProtoReflect.Descriptor instead.
 func (*FlushRequest) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{33}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *FlushRequest) GetRoot() bool {
@@ -2204,7 +2292,7 @@ type FlushResponse struct {
 
 func (x *FlushResponse) Reset() {
 	*x = FlushResponse{}
-	mi := &file_agent_v1_agent_proto_msgTypes[34]
+	mi := &file_agent_v1_agent_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2216,7 +2304,7 @@ func (x *FlushResponse) String() string {
 func (*FlushResponse) ProtoMessage() {}
 
 func (x *FlushResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[34]
+	mi := &file_agent_v1_agent_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2229,7 +2317,7 @@ func (x *FlushResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlushResponse.ProtoReflect.Descriptor instead.
 func (*FlushResponse) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{34}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{36}
 }
 
 var File_agent_v1_agent_proto protoreflect.FileDescriptor
@@ -2326,7 +2414,11 @@ const file_agent_v1_agent_proto_rawDesc = "" +
 	"\x03uid\x18\x05 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x06 \x01(\rR\x03gid\x12\x1f\n" +
 	"\vlink_target\x18\a \x01(\tR\n" +
-	"linkTarget\"\xa1\x02\n" +
+	"linkTarget\"+\n" +
+	"\x13WatchFoldersRequest\x12\x14\n" +
+	"\x05paths\x18\x01 \x03(\fR\x05paths\"0\n" +
+	"\x14WatchFoldersResponse\x12\x18\n" +
+	"\achanged\x18\x01 \x01(\x04R\achanged\"\xa1\x02\n" +
 	"\fReadyRequest\x12\x12\n" +
 	"\x04file\x18\x01 \x01(\tR\x04file\x12\x10\n" +
 	"\x03tcp\x18\x02 \x01(\tR\x03tcp\x12\x12\n" +
@@ -2376,7 +2468,7 @@ const file_agent_v1_agent_proto_rawDesc = "" +
 	"\x11FILE_TYPE_REGULAR\x10\x01\x12\x17\n" +
 	"\x13FILE_TYPE_DIRECTORY\x10\x02\x12\x15\n" +
 	"\x11FILE_TYPE_SYMLINK\x10\x03\x12\x13\n" +
-	"\x0fFILE_TYPE_OTHER\x10\x042\xb6\a\n" +
+	"\x0fFILE_TYPE_OTHER\x10\x042\x87\b\n" +
 	"\fAgentService\x12;\n" +
 	"\x06Status\x12\x17.agent.v1.StatusRequest\x1a\x18.agent.v1.StatusResponse\x128\n" +
 	"\x05Renew\x12\x16.agent.v1.RenewRequest\x1a\x17.agent.v1.RenewResponse\x124\n" +
@@ -2387,7 +2479,8 @@ const file_agent_v1_agent_proto_rawDesc = "" +
 	"\x06Signal\x12\x17.agent.v1.SignalRequest\x1a\x18.agent.v1.SignalResponse\x12;\n" +
 	"\x06Resize\x12\x17.agent.v1.ResizeRequest\x1a\x18.agent.v1.ResizeResponse\x12>\n" +
 	"\aRelease\x12\x18.agent.v1.ReleaseRequest\x1a\x19.agent.v1.ReleaseResponse\x125\n" +
-	"\x04Stat\x12\x15.agent.v1.StatRequest\x1a\x16.agent.v1.StatResponse\x128\n" +
+	"\x04Stat\x12\x15.agent.v1.StatRequest\x1a\x16.agent.v1.StatResponse\x12O\n" +
+	"\fWatchFolders\x12\x1d.agent.v1.WatchFoldersRequest\x1a\x1e.agent.v1.WatchFoldersResponse0\x01\x128\n" +
 	"\x05Ready\x12\x16.agent.v1.ReadyRequest\x1a\x17.agent.v1.ReadyResponse\x128\n" +
 	"\x05Mount\x12\x16.agent.v1.MountRequest\x1a\x17.agent.v1.MountResponse\x12>\n" +
 	"\aQuiesce\x12\x18.agent.v1.QuiesceRequest\x1a\x19.agent.v1.QuiesceResponse\x12;\n" +
@@ -2408,62 +2501,64 @@ func file_agent_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_agent_v1_agent_proto_goTypes = []any{
-	(Stream)(0),             // 0: agent.v1.Stream
-	(Scope)(0),              // 1: agent.v1.Scope
-	(FileType)(0),           // 2: agent.v1.FileType
-	(*StatusRequest)(nil),   // 3: agent.v1.StatusRequest
-	(*StatusResponse)(nil),  // 4: agent.v1.StatusResponse
-	(*RenewRequest)(nil),    // 5: agent.v1.RenewRequest
-	(*Network)(nil),         // 6: agent.v1.Network
-	(*RenewResponse)(nil),   // 7: agent.v1.RenewResponse
-	(*ExecRequest)(nil),     // 8: agent.v1.ExecRequest
-	(*ExecEvent)(nil),       // 9: agent.v1.ExecEvent
-	(*Started)(nil),         // 10: agent.v1.Started
-	(*Output)(nil),          // 11: agent.v1.Output
-	(*Gap)(nil),             // 12: agent.v1.Gap
-	(*FollowRequest)(nil),   // 13: agent.v1.FollowRequest
-	(*AckRequest)(nil),      // 14: agent.v1.AckRequest
-	(*AckResponse)(nil),     // 15: agent.v1.AckResponse
-	(*InputRequest)(nil),    // 16: agent.v1.InputRequest
-	(*InputResponse)(nil),   // 17: agent.v1.InputResponse
-	(*SignalRequest)(nil),   // 18: agent.v1.SignalRequest
-	(*SignalResponse)(nil),  // 19: agent.v1.SignalResponse
-	(*ResizeRequest)(nil),   // 20: agent.v1.ResizeRequest
-	(*ResizeResponse)(nil),  // 21: agent.v1.ResizeResponse
-	(*ReleaseRequest)(nil),  // 22: agent.v1.ReleaseRequest
-	(*ReleaseResponse)(nil), // 23: agent.v1.ReleaseResponse
-	(*StatRequest)(nil),     // 24: agent.v1.StatRequest
-	(*StatResponse)(nil),    // 25: agent.v1.StatResponse
-	(*ReadyRequest)(nil),    // 26: agent.v1.ReadyRequest
-	(*ReadyResponse)(nil),   // 27: agent.v1.ReadyResponse
-	(*MountRequest)(nil),    // 28: agent.v1.MountRequest
-	(*MountResponse)(nil),   // 29: agent.v1.MountResponse
-	(*QuiesceRequest)(nil),  // 30: agent.v1.QuiesceRequest
-	(*QuiesceResponse)(nil), // 31: agent.v1.QuiesceResponse
-	(*FreezeRequest)(nil),   // 32: agent.v1.FreezeRequest
-	(*FreezeResponse)(nil),  // 33: agent.v1.FreezeResponse
-	(*ThawRequest)(nil),     // 34: agent.v1.ThawRequest
-	(*ThawResponse)(nil),    // 35: agent.v1.ThawResponse
-	(*FlushRequest)(nil),    // 36: agent.v1.FlushRequest
-	(*FlushResponse)(nil),   // 37: agent.v1.FlushResponse
-	nil,                     // 38: agent.v1.ReadyRequest.NamesEntry
-	(*v1.Command)(nil),      // 39: program.v1.Command
-	(*v1.Exit)(nil),         // 40: program.v1.Exit
+	(Stream)(0),                  // 0: agent.v1.Stream
+	(Scope)(0),                   // 1: agent.v1.Scope
+	(FileType)(0),                // 2: agent.v1.FileType
+	(*StatusRequest)(nil),        // 3: agent.v1.StatusRequest
+	(*StatusResponse)(nil),       // 4: agent.v1.StatusResponse
+	(*RenewRequest)(nil),         // 5: agent.v1.RenewRequest
+	(*Network)(nil),              // 6: agent.v1.Network
+	(*RenewResponse)(nil),        // 7: agent.v1.RenewResponse
+	(*ExecRequest)(nil),          // 8: agent.v1.ExecRequest
+	(*ExecEvent)(nil),            // 9: agent.v1.ExecEvent
+	(*Started)(nil),              // 10: agent.v1.Started
+	(*Output)(nil),               // 11: agent.v1.Output
+	(*Gap)(nil),                  // 12: agent.v1.Gap
+	(*FollowRequest)(nil),        // 13: agent.v1.FollowRequest
+	(*AckRequest)(nil),           // 14: agent.v1.AckRequest
+	(*AckResponse)(nil),          // 15: agent.v1.AckResponse
+	(*InputRequest)(nil),         // 16: agent.v1.InputRequest
+	(*InputResponse)(nil),        // 17: agent.v1.InputResponse
+	(*SignalRequest)(nil),        // 18: agent.v1.SignalRequest
+	(*SignalResponse)(nil),       // 19: agent.v1.SignalResponse
+	(*ResizeRequest)(nil),        // 20: agent.v1.ResizeRequest
+	(*ResizeResponse)(nil),       // 21: agent.v1.ResizeResponse
+	(*ReleaseRequest)(nil),       // 22: agent.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),      // 23: agent.v1.ReleaseResponse
+	(*StatRequest)(nil),          // 24: agent.v1.StatRequest
+	(*StatResponse)(nil),         // 25: agent.v1.StatResponse
+	(*WatchFoldersRequest)(nil),  // 26: agent.v1.WatchFoldersRequest
+	(*WatchFoldersResponse)(nil), // 27: agent.v1.WatchFoldersResponse
+	(*ReadyRequest)(nil),         // 28: agent.v1.ReadyRequest
+	(*ReadyResponse)(nil),        // 29: agent.v1.ReadyResponse
+	(*MountRequest)(nil),         // 30: agent.v1.MountRequest
+	(*MountResponse)(nil),        // 31: agent.v1.MountResponse
+	(*QuiesceRequest)(nil),       // 32: agent.v1.QuiesceRequest
+	(*QuiesceResponse)(nil),      // 33: agent.v1.QuiesceResponse
+	(*FreezeRequest)(nil),        // 34: agent.v1.FreezeRequest
+	(*FreezeResponse)(nil),       // 35: agent.v1.FreezeResponse
+	(*ThawRequest)(nil),          // 36: agent.v1.ThawRequest
+	(*ThawResponse)(nil),         // 37: agent.v1.ThawResponse
+	(*FlushRequest)(nil),         // 38: agent.v1.FlushRequest
+	(*FlushResponse)(nil),        // 39: agent.v1.FlushResponse
+	nil,                          // 40: agent.v1.ReadyRequest.NamesEntry
+	(*v1.Command)(nil),           // 41: program.v1.Command
+	(*v1.Exit)(nil),              // 42: program.v1.Exit
 }
 var file_agent_v1_agent_proto_depIdxs = []int32{
 	6,  // 0: agent.v1.RenewRequest.network:type_name -> agent.v1.Network
-	39, // 1: agent.v1.ExecRequest.command:type_name -> program.v1.Command
+	41, // 1: agent.v1.ExecRequest.command:type_name -> program.v1.Command
 	10, // 2: agent.v1.ExecEvent.started:type_name -> agent.v1.Started
 	12, // 3: agent.v1.ExecEvent.gaps:type_name -> agent.v1.Gap
 	11, // 4: agent.v1.ExecEvent.outputs:type_name -> agent.v1.Output
-	40, // 5: agent.v1.ExecEvent.exit:type_name -> program.v1.Exit
+	42, // 5: agent.v1.ExecEvent.exit:type_name -> program.v1.Exit
 	0,  // 6: agent.v1.Output.stream:type_name -> agent.v1.Stream
 	0,  // 7: agent.v1.Gap.stream:type_name -> agent.v1.Stream
 	1,  // 8: agent.v1.SignalRequest.scope:type_name -> agent.v1.Scope
 	2,  // 9: agent.v1.StatResponse.type:type_name -> agent.v1.FileType
-	38, // 10: agent.v1.ReadyRequest.names:type_name -> agent.v1.ReadyRequest.NamesEntry
+	40, // 10: agent.v1.ReadyRequest.names:type_name -> agent.v1.ReadyRequest.NamesEntry
 	3,  // 11: agent.v1.AgentService.Status:input_type -> agent.v1.StatusRequest
 	5,  // 12: agent.v1.AgentService.Renew:input_type -> agent.v1.RenewRequest
 	8,  // 13: agent.v1.AgentService.Exec:input_type -> agent.v1.ExecRequest
@@ -2474,30 +2569,32 @@ var file_agent_v1_agent_proto_depIdxs = []int32{
 	20, // 18: agent.v1.AgentService.Resize:input_type -> agent.v1.ResizeRequest
 	22, // 19: agent.v1.AgentService.Release:input_type -> agent.v1.ReleaseRequest
 	24, // 20: agent.v1.AgentService.Stat:input_type -> agent.v1.StatRequest
-	26, // 21: agent.v1.AgentService.Ready:input_type -> agent.v1.ReadyRequest
-	28, // 22: agent.v1.AgentService.Mount:input_type -> agent.v1.MountRequest
-	30, // 23: agent.v1.AgentService.Quiesce:input_type -> agent.v1.QuiesceRequest
-	32, // 24: agent.v1.AgentService.Freeze:input_type -> agent.v1.FreezeRequest
-	34, // 25: agent.v1.AgentService.Thaw:input_type -> agent.v1.ThawRequest
-	36, // 26: agent.v1.AgentService.Flush:input_type -> agent.v1.FlushRequest
-	4,  // 27: agent.v1.AgentService.Status:output_type -> agent.v1.StatusResponse
-	7,  // 28: agent.v1.AgentService.Renew:output_type -> agent.v1.RenewResponse
-	9,  // 29: agent.v1.AgentService.Exec:output_type -> agent.v1.ExecEvent
-	9,  // 30: agent.v1.AgentService.Follow:output_type -> agent.v1.ExecEvent
-	15, // 31: agent.v1.AgentService.Ack:output_type -> agent.v1.AckResponse
-	17, // 32: agent.v1.AgentService.Input:output_type -> agent.v1.InputResponse
-	19, // 33: agent.v1.AgentService.Signal:output_type -> agent.v1.SignalResponse
-	21, // 34: agent.v1.AgentService.Resize:output_type -> agent.v1.ResizeResponse
-	23, // 35: agent.v1.AgentService.Release:output_type -> agent.v1.ReleaseResponse
-	25, // 36: agent.v1.AgentService.Stat:output_type -> agent.v1.StatResponse
-	27, // 37: agent.v1.AgentService.Ready:output_type -> agent.v1.ReadyResponse
-	29, // 38: agent.v1.AgentService.Mount:output_type -> agent.v1.MountResponse
-	31, // 39: agent.v1.AgentService.Quiesce:output_type -> agent.v1.QuiesceResponse
-	33, // 40: agent.v1.AgentService.Freeze:output_type -> agent.v1.FreezeResponse
-	35, // 41: agent.v1.AgentService.Thaw:output_type -> agent.v1.ThawResponse
-	37, // 42: agent.v1.AgentService.Flush:output_type -> agent.v1.FlushResponse
-	27, // [27:43] is the sub-list for method output_type
-	11, // [11:27] is the sub-list for method input_type
+	26, // 21: agent.v1.AgentService.WatchFolders:input_type -> agent.v1.WatchFoldersRequest
+	28, // 22: agent.v1.AgentService.Ready:input_type -> agent.v1.ReadyRequest
+	30, // 23: agent.v1.AgentService.Mount:input_type -> agent.v1.MountRequest
+	32, // 24: agent.v1.AgentService.Quiesce:input_type -> agent.v1.QuiesceRequest
+	34, // 25: agent.v1.AgentService.Freeze:input_type -> agent.v1.FreezeRequest
+	36, // 26: agent.v1.AgentService.Thaw:input_type -> agent.v1.ThawRequest
+	38, // 27: agent.v1.AgentService.Flush:input_type -> agent.v1.FlushRequest
+	4,  // 28: agent.v1.AgentService.Status:output_type -> agent.v1.StatusResponse
+	7,  // 29: agent.v1.AgentService.Renew:output_type -> agent.v1.RenewResponse
+	9,  // 30: agent.v1.AgentService.Exec:output_type -> agent.v1.ExecEvent
+	9,  // 31: agent.v1.AgentService.Follow:output_type -> agent.v1.ExecEvent
+	15, // 32: agent.v1.AgentService.Ack:output_type -> agent.v1.AckResponse
+	17, // 33: agent.v1.AgentService.Input:output_type -> agent.v1.InputResponse
+	19, // 34: agent.v1.AgentService.Signal:output_type -> agent.v1.SignalResponse
+	21, // 35: agent.v1.AgentService.Resize:output_type -> agent.v1.ResizeResponse
+	23, // 36: agent.v1.AgentService.Release:output_type -> agent.v1.ReleaseResponse
+	25, // 37: agent.v1.AgentService.Stat:output_type -> agent.v1.StatResponse
+	27, // 38: agent.v1.AgentService.WatchFolders:output_type -> agent.v1.WatchFoldersResponse
+	29, // 39: agent.v1.AgentService.Ready:output_type -> agent.v1.ReadyResponse
+	31, // 40: agent.v1.AgentService.Mount:output_type -> agent.v1.MountResponse
+	33, // 41: agent.v1.AgentService.Quiesce:output_type -> agent.v1.QuiesceResponse
+	35, // 42: agent.v1.AgentService.Freeze:output_type -> agent.v1.FreezeResponse
+	37, // 43: agent.v1.AgentService.Thaw:output_type -> agent.v1.ThawResponse
+	39, // 44: agent.v1.AgentService.Flush:output_type -> agent.v1.FlushResponse
+	28, // [28:45] is the sub-list for method output_type
+	11, // [11:28] is the sub-list for method input_type
 	11, // [11:11] is the sub-list for extension type_name
 	11, // [11:11] is the sub-list for extension extendee
 	0,  // [0:11] is the sub-list for field type_name
@@ -2514,7 +2611,7 @@ func file_agent_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_v1_agent_proto_rawDesc), len(file_agent_v1_agent_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   36,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

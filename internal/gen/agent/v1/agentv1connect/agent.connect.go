@@ -195,6 +195,9 @@ const (
 	AgentServiceReleaseProcedure = "/agent.v1.AgentService/Release"
 	// AgentServiceStatProcedure is the fully-qualified name of the AgentService's Stat RPC.
 	AgentServiceStatProcedure = "/agent.v1.AgentService/Stat"
+	// AgentServiceWatchFoldersProcedure is the fully-qualified name of the AgentService's WatchFolders
+	// RPC.
+	AgentServiceWatchFoldersProcedure = "/agent.v1.AgentService/WatchFolders"
 	// AgentServiceReadyProcedure is the fully-qualified name of the AgentService's Ready RPC.
 	AgentServiceReadyProcedure = "/agent.v1.AgentService/Ready"
 	// AgentServiceMountProcedure is the fully-qualified name of the AgentService's Mount RPC.
@@ -243,6 +246,12 @@ type AgentServiceClient interface {
 	Release(context.Context, *connect.Request[v1.ReleaseRequest]) (*connect.Response[v1.ReleaseResponse], error)
 	// Stat describes a path. It does not follow a link at the end of the path.
 	Stat(context.Context, *connect.Request[v1.StatRequest]) (*connect.Response[v1.StatResponse], error)
+	// WatchFolders reports changes of folders and of the files in them, but not of files in their
+	// subfolders. The first message means that the agent watches the folders. Two messages are at
+	// least 500 ms apart, and the first change after a pause is sent at once. A folder that does not
+	// exist is reported when it is created. WatchFolders fails with RESOURCE_EXHAUSTED if too many
+	// calls watch folders.
+	WatchFolders(context.Context, *connect.Request[v1.WatchFoldersRequest]) (*connect.ServerStreamForClient[v1.WatchFoldersResponse], error)
 	// Ready waits until a file exists, a port accepts connections or a URL responds. It fails with
 	// DEADLINE_EXCEEDED at the time limit.
 	Ready(context.Context, *connect.Request[v1.ReadyRequest]) (*connect.Response[v1.ReadyResponse], error)
@@ -339,6 +348,12 @@ func NewAgentServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(agentServiceMethods.ByName("Stat")),
 			connect.WithClientOptions(opts...),
 		),
+		watchFolders: connect.NewClient[v1.WatchFoldersRequest, v1.WatchFoldersResponse](
+			httpClient,
+			baseURL+AgentServiceWatchFoldersProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("WatchFolders")),
+			connect.WithClientOptions(opts...),
+		),
 		ready: connect.NewClient[v1.ReadyRequest, v1.ReadyResponse](
 			httpClient,
 			baseURL+AgentServiceReadyProcedure,
@@ -380,22 +395,23 @@ func NewAgentServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 
 // agentServiceClient implements AgentServiceClient.
 type agentServiceClient struct {
-	status  *connect.Client[v1.StatusRequest, v1.StatusResponse]
-	renew   *connect.Client[v1.RenewRequest, v1.RenewResponse]
-	exec    *connect.Client[v1.ExecRequest, v1.ExecEvent]
-	follow  *connect.Client[v1.FollowRequest, v1.ExecEvent]
-	ack     *connect.Client[v1.AckRequest, v1.AckResponse]
-	input   *connect.Client[v1.InputRequest, v1.InputResponse]
-	signal  *connect.Client[v1.SignalRequest, v1.SignalResponse]
-	resize  *connect.Client[v1.ResizeRequest, v1.ResizeResponse]
-	release *connect.Client[v1.ReleaseRequest, v1.ReleaseResponse]
-	stat    *connect.Client[v1.StatRequest, v1.StatResponse]
-	ready   *connect.Client[v1.ReadyRequest, v1.ReadyResponse]
-	mount   *connect.Client[v1.MountRequest, v1.MountResponse]
-	quiesce *connect.Client[v1.QuiesceRequest, v1.QuiesceResponse]
-	freeze  *connect.Client[v1.FreezeRequest, v1.FreezeResponse]
-	thaw    *connect.Client[v1.ThawRequest, v1.ThawResponse]
-	flush   *connect.Client[v1.FlushRequest, v1.FlushResponse]
+	status       *connect.Client[v1.StatusRequest, v1.StatusResponse]
+	renew        *connect.Client[v1.RenewRequest, v1.RenewResponse]
+	exec         *connect.Client[v1.ExecRequest, v1.ExecEvent]
+	follow       *connect.Client[v1.FollowRequest, v1.ExecEvent]
+	ack          *connect.Client[v1.AckRequest, v1.AckResponse]
+	input        *connect.Client[v1.InputRequest, v1.InputResponse]
+	signal       *connect.Client[v1.SignalRequest, v1.SignalResponse]
+	resize       *connect.Client[v1.ResizeRequest, v1.ResizeResponse]
+	release      *connect.Client[v1.ReleaseRequest, v1.ReleaseResponse]
+	stat         *connect.Client[v1.StatRequest, v1.StatResponse]
+	watchFolders *connect.Client[v1.WatchFoldersRequest, v1.WatchFoldersResponse]
+	ready        *connect.Client[v1.ReadyRequest, v1.ReadyResponse]
+	mount        *connect.Client[v1.MountRequest, v1.MountResponse]
+	quiesce      *connect.Client[v1.QuiesceRequest, v1.QuiesceResponse]
+	freeze       *connect.Client[v1.FreezeRequest, v1.FreezeResponse]
+	thaw         *connect.Client[v1.ThawRequest, v1.ThawResponse]
+	flush        *connect.Client[v1.FlushRequest, v1.FlushResponse]
 }
 
 // Status calls agent.v1.AgentService.Status.
@@ -446,6 +462,11 @@ func (c *agentServiceClient) Release(ctx context.Context, req *connect.Request[v
 // Stat calls agent.v1.AgentService.Stat.
 func (c *agentServiceClient) Stat(ctx context.Context, req *connect.Request[v1.StatRequest]) (*connect.Response[v1.StatResponse], error) {
 	return c.stat.CallUnary(ctx, req)
+}
+
+// WatchFolders calls agent.v1.AgentService.WatchFolders.
+func (c *agentServiceClient) WatchFolders(ctx context.Context, req *connect.Request[v1.WatchFoldersRequest]) (*connect.ServerStreamForClient[v1.WatchFoldersResponse], error) {
+	return c.watchFolders.CallServerStream(ctx, req)
 }
 
 // Ready calls agent.v1.AgentService.Ready.
@@ -512,6 +533,12 @@ type AgentServiceHandler interface {
 	Release(context.Context, *connect.Request[v1.ReleaseRequest]) (*connect.Response[v1.ReleaseResponse], error)
 	// Stat describes a path. It does not follow a link at the end of the path.
 	Stat(context.Context, *connect.Request[v1.StatRequest]) (*connect.Response[v1.StatResponse], error)
+	// WatchFolders reports changes of folders and of the files in them, but not of files in their
+	// subfolders. The first message means that the agent watches the folders. Two messages are at
+	// least 500 ms apart, and the first change after a pause is sent at once. A folder that does not
+	// exist is reported when it is created. WatchFolders fails with RESOURCE_EXHAUSTED if too many
+	// calls watch folders.
+	WatchFolders(context.Context, *connect.Request[v1.WatchFoldersRequest], *connect.ServerStream[v1.WatchFoldersResponse]) error
 	// Ready waits until a file exists, a port accepts connections or a URL responds. It fails with
 	// DEADLINE_EXCEEDED at the time limit.
 	Ready(context.Context, *connect.Request[v1.ReadyRequest]) (*connect.Response[v1.ReadyResponse], error)
@@ -604,6 +631,12 @@ func NewAgentServiceHandler(svc AgentServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(agentServiceMethods.ByName("Stat")),
 		connect.WithHandlerOptions(opts...),
 	)
+	agentServiceWatchFoldersHandler := connect.NewServerStreamHandler(
+		AgentServiceWatchFoldersProcedure,
+		svc.WatchFolders,
+		connect.WithSchema(agentServiceMethods.ByName("WatchFolders")),
+		connect.WithHandlerOptions(opts...),
+	)
 	agentServiceReadyHandler := connect.NewUnaryHandler(
 		AgentServiceReadyProcedure,
 		svc.Ready,
@@ -662,6 +695,8 @@ func NewAgentServiceHandler(svc AgentServiceHandler, opts ...connect.HandlerOpti
 			agentServiceReleaseHandler.ServeHTTP(w, r)
 		case AgentServiceStatProcedure:
 			agentServiceStatHandler.ServeHTTP(w, r)
+		case AgentServiceWatchFoldersProcedure:
+			agentServiceWatchFoldersHandler.ServeHTTP(w, r)
 		case AgentServiceReadyProcedure:
 			agentServiceReadyHandler.ServeHTTP(w, r)
 		case AgentServiceMountProcedure:
@@ -721,6 +756,10 @@ func (UnimplementedAgentServiceHandler) Release(context.Context, *connect.Reques
 
 func (UnimplementedAgentServiceHandler) Stat(context.Context, *connect.Request[v1.StatRequest]) (*connect.Response[v1.StatResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agent.v1.AgentService.Stat is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) WatchFolders(context.Context, *connect.Request[v1.WatchFoldersRequest], *connect.ServerStream[v1.WatchFoldersResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("agent.v1.AgentService.WatchFolders is not implemented"))
 }
 
 func (UnimplementedAgentServiceHandler) Ready(context.Context, *connect.Request[v1.ReadyRequest]) (*connect.Response[v1.ReadyResponse], error) {
