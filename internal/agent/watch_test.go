@@ -144,8 +144,13 @@ func TestWatchBurst(t *testing.T) {
 	got, _ := w.watch(t, "/sub", "/end")
 	got.next()
 	began := time.Now()
-	for i := range 10_000 {
-		if err := os.WriteFile(fmt.Sprint(w.dir, "/sub/", i), nil, 0o644); err != nil {
+	for i := range 2_000 {
+		name := w.dir + "/sub/x"
+		change := func() error { return os.Mkdir(name, 0o755) }
+		if i%2 == 1 {
+			change = func() error { return os.Remove(name) }
+		}
+		if err := change(); err != nil {
 			t.Fatal(err)
 		}
 	}
