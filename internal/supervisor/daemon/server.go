@@ -37,6 +37,9 @@ type server struct {
 	refused error          // why new operations are refused; nil: they are accepted
 	calls   sync.WaitGroup // the running operations
 	brief   int            // number of running short operations
+
+	accepting context.Context // is done while new operations are refused; ends the watches of folders
+	endAccept context.CancelCauseFunc
 }
 
 // serve opens the socket and starts serving.
@@ -46,6 +49,7 @@ func (d *daemon) serve() (*server, error) {
 		return nil, err
 	}
 	s := &server{daemon: d, listener: listener, done: make(chan struct{}), over: make(chan struct{})}
+	s.refuse(nil)
 	mux := http.NewServeMux()
 	mux.Handle(supervisorv1connect.NewSupervisorServiceHandler(s,
 		connect.WithReadMaxBytes(maxMessage), connect.WithCompressMinBytes(1<<30), connect.WithInterceptors(errorDetails{d.secrets})))
@@ -118,12 +122,17 @@ var (
 	errPausing  = fault.Newf(fault.Unavailable, "it is being paused").WithHint("try again: the next operation resumes it")
 )
 
-// refuse makes new operations fail with the given error. If it is nil, new operations are accepted
-// again.
+// refuse makes new operations fail with the given error, and ends the watches of folders with it. If
+// the error is nil, new operations are accepted again.
 func (s *server) refuse(why error) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.refused = why
-	s.mu.Unlock()
+	if why != nil {
+		s.endAccept(why)
+	} else if s.accepting == nil || s.accepting.Err() != nil {
+		s.accepting, s.endAccept = context.WithCancelCause(context.Background())
+	}
 }
 
 // drain waits until all short operations have ended, at most closePatience.

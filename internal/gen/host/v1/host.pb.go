@@ -670,6 +670,102 @@ func (x *WatchResponse) GetSentSinceUnixNano() int64 {
 	return 0
 }
 
+type WatchFoldersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	Paths         []string               `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"` // absolute; 1 to 64
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchFoldersRequest) Reset() {
+	*x = WatchFoldersRequest{}
+	mi := &file_host_v1_host_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchFoldersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchFoldersRequest) ProtoMessage() {}
+
+func (x *WatchFoldersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_host_v1_host_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchFoldersRequest.ProtoReflect.Descriptor instead.
+func (*WatchFoldersRequest) Descriptor() ([]byte, []int) {
+	return file_host_v1_host_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *WatchFoldersRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *WatchFoldersRequest) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+type WatchFoldersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Changed       uint64                 `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"` // bit N: path N has changed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchFoldersResponse) Reset() {
+	*x = WatchFoldersResponse{}
+	mi := &file_host_v1_host_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchFoldersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchFoldersResponse) ProtoMessage() {}
+
+func (x *WatchFoldersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_host_v1_host_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchFoldersResponse.ProtoReflect.Descriptor instead.
+func (*WatchFoldersResponse) Descriptor() ([]byte, []int) {
+	return file_host_v1_host_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *WatchFoldersResponse) GetChanged() uint64 {
+	if x != nil {
+		return x.Changed
+	}
+	return 0
+}
+
 type DialRequest_Open struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
@@ -680,7 +776,7 @@ type DialRequest_Open struct {
 
 func (x *DialRequest_Open) Reset() {
 	*x = DialRequest_Open{}
-	mi := &file_host_v1_host_proto_msgTypes[10]
+	mi := &file_host_v1_host_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -692,7 +788,7 @@ func (x *DialRequest_Open) String() string {
 func (*DialRequest_Open) ProtoMessage() {}
 
 func (x *DialRequest_Open) ProtoReflect() protoreflect.Message {
-	mi := &file_host_v1_host_proto_msgTypes[10]
+	mi := &file_host_v1_host_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -774,14 +870,21 @@ const file_host_v1_host_proto_rawDesc = "" +
 	"\x06synced\x18\x04 \x01(\bR\x06synced\x12\x1d\n" +
 	"\n" +
 	"sent_bytes\x18\x05 \x01(\x03R\tsentBytes\x12/\n" +
-	"\x14sent_since_unix_nano\x18\x06 \x01(\x03R\x11sentSinceUnixNano2\xc8\x02\n" +
+	"\x14sent_since_unix_nano\x18\x06 \x01(\x03R\x11sentSinceUnixNano\"J\n" +
+	"\x13WatchFoldersRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x14\n" +
+	"\x05paths\x18\x02 \x03(\tR\x05paths\"0\n" +
+	"\x14WatchFoldersResponse\x12\x18\n" +
+	"\achanged\x18\x01 \x01(\x04R\achanged2\x97\x03\n" +
 	"\vHostService\x125\n" +
 	"\x04Call\x12\x14.host.v1.CallRequest\x1a\x15.host.v1.CallResponse0\x01\x12H\n" +
 	"\vForkSandbox\x12\x1b.host.v1.ForkSandboxRequest\x1a\x1c.host.v1.ForkSandboxResponse\x127\n" +
 	"\x04Dial\x12\x14.host.v1.DialRequest\x1a\x15.host.v1.DialResponse(\x010\x01\x12E\n" +
 	"\n" +
 	"RenamePath\x12\x1a.host.v1.RenamePathRequest\x1a\x1b.host.v1.RenamePathResponse\x128\n" +
-	"\x05Watch\x12\x15.host.v1.WatchRequest\x1a\x16.host.v1.WatchResponse0\x01B6Z4github.com/pyro-mcp/pyro/internal/gen/host/v1;hostv1b\x06proto3"
+	"\x05Watch\x12\x15.host.v1.WatchRequest\x1a\x16.host.v1.WatchResponse0\x01\x12M\n" +
+	"\fWatchFolders\x12\x1c.host.v1.WatchFoldersRequest\x1a\x1d.host.v1.WatchFoldersResponse0\x01B6Z4github.com/pyro-mcp/pyro/internal/gen/host/v1;hostv1b\x06proto3"
 
 var (
 	file_host_v1_host_proto_rawDescOnce sync.Once
@@ -795,34 +898,38 @@ func file_host_v1_host_proto_rawDescGZIP() []byte {
 	return file_host_v1_host_proto_rawDescData
 }
 
-var file_host_v1_host_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_host_v1_host_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_host_v1_host_proto_goTypes = []any{
-	(*CallRequest)(nil),         // 0: host.v1.CallRequest
-	(*CallResponse)(nil),        // 1: host.v1.CallResponse
-	(*ForkSandboxRequest)(nil),  // 2: host.v1.ForkSandboxRequest
-	(*ForkSandboxResponse)(nil), // 3: host.v1.ForkSandboxResponse
-	(*DialRequest)(nil),         // 4: host.v1.DialRequest
-	(*DialResponse)(nil),        // 5: host.v1.DialResponse
-	(*RenamePathRequest)(nil),   // 6: host.v1.RenamePathRequest
-	(*RenamePathResponse)(nil),  // 7: host.v1.RenamePathResponse
-	(*WatchRequest)(nil),        // 8: host.v1.WatchRequest
-	(*WatchResponse)(nil),       // 9: host.v1.WatchResponse
-	(*DialRequest_Open)(nil),    // 10: host.v1.DialRequest.Open
+	(*CallRequest)(nil),          // 0: host.v1.CallRequest
+	(*CallResponse)(nil),         // 1: host.v1.CallResponse
+	(*ForkSandboxRequest)(nil),   // 2: host.v1.ForkSandboxRequest
+	(*ForkSandboxResponse)(nil),  // 3: host.v1.ForkSandboxResponse
+	(*DialRequest)(nil),          // 4: host.v1.DialRequest
+	(*DialResponse)(nil),         // 5: host.v1.DialResponse
+	(*RenamePathRequest)(nil),    // 6: host.v1.RenamePathRequest
+	(*RenamePathResponse)(nil),   // 7: host.v1.RenamePathResponse
+	(*WatchRequest)(nil),         // 8: host.v1.WatchRequest
+	(*WatchResponse)(nil),        // 9: host.v1.WatchResponse
+	(*WatchFoldersRequest)(nil),  // 10: host.v1.WatchFoldersRequest
+	(*WatchFoldersResponse)(nil), // 11: host.v1.WatchFoldersResponse
+	(*DialRequest_Open)(nil),     // 12: host.v1.DialRequest.Open
 }
 var file_host_v1_host_proto_depIdxs = []int32{
-	10, // 0: host.v1.DialRequest.open:type_name -> host.v1.DialRequest.Open
+	12, // 0: host.v1.DialRequest.open:type_name -> host.v1.DialRequest.Open
 	0,  // 1: host.v1.HostService.Call:input_type -> host.v1.CallRequest
 	2,  // 2: host.v1.HostService.ForkSandbox:input_type -> host.v1.ForkSandboxRequest
 	4,  // 3: host.v1.HostService.Dial:input_type -> host.v1.DialRequest
 	6,  // 4: host.v1.HostService.RenamePath:input_type -> host.v1.RenamePathRequest
 	8,  // 5: host.v1.HostService.Watch:input_type -> host.v1.WatchRequest
-	1,  // 6: host.v1.HostService.Call:output_type -> host.v1.CallResponse
-	3,  // 7: host.v1.HostService.ForkSandbox:output_type -> host.v1.ForkSandboxResponse
-	5,  // 8: host.v1.HostService.Dial:output_type -> host.v1.DialResponse
-	7,  // 9: host.v1.HostService.RenamePath:output_type -> host.v1.RenamePathResponse
-	9,  // 10: host.v1.HostService.Watch:output_type -> host.v1.WatchResponse
-	6,  // [6:11] is the sub-list for method output_type
-	1,  // [1:6] is the sub-list for method input_type
+	10, // 6: host.v1.HostService.WatchFolders:input_type -> host.v1.WatchFoldersRequest
+	1,  // 7: host.v1.HostService.Call:output_type -> host.v1.CallResponse
+	3,  // 8: host.v1.HostService.ForkSandbox:output_type -> host.v1.ForkSandboxResponse
+	5,  // 9: host.v1.HostService.Dial:output_type -> host.v1.DialResponse
+	7,  // 10: host.v1.HostService.RenamePath:output_type -> host.v1.RenamePathResponse
+	9,  // 11: host.v1.HostService.Watch:output_type -> host.v1.WatchResponse
+	11, // 12: host.v1.HostService.WatchFolders:output_type -> host.v1.WatchFoldersResponse
+	7,  // [7:13] is the sub-list for method output_type
+	1,  // [1:7] is the sub-list for method input_type
 	1,  // [1:1] is the sub-list for extension type_name
 	1,  // [1:1] is the sub-list for extension extendee
 	0,  // [0:1] is the sub-list for field type_name
@@ -849,7 +956,7 @@ func file_host_v1_host_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_host_v1_host_proto_rawDesc), len(file_host_v1_host_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -2372,6 +2372,94 @@ func (x *FollowHistoryResponse) GetPaused() bool {
 	return false
 }
 
+type WatchFoldersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Paths         [][]byte               `protobuf:"bytes,1,rep,name=paths,proto3" json:"paths,omitempty"` // absolute; 1 to 64
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchFoldersRequest) Reset() {
+	*x = WatchFoldersRequest{}
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchFoldersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchFoldersRequest) ProtoMessage() {}
+
+func (x *WatchFoldersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchFoldersRequest.ProtoReflect.Descriptor instead.
+func (*WatchFoldersRequest) Descriptor() ([]byte, []int) {
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *WatchFoldersRequest) GetPaths() [][]byte {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+type WatchFoldersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Changed       uint64                 `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"` // bit N: path N has changed; 0: the folders are watched from now on
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchFoldersResponse) Reset() {
+	*x = WatchFoldersResponse{}
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchFoldersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchFoldersResponse) ProtoMessage() {}
+
+func (x *WatchFoldersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchFoldersResponse.ProtoReflect.Descriptor instead.
+func (*WatchFoldersResponse) Descriptor() ([]byte, []int) {
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *WatchFoldersResponse) GetChanged() uint64 {
+	if x != nil {
+		return x.Changed
+	}
+	return 0
+}
+
 type ReconfigureRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2380,7 +2468,7 @@ type ReconfigureRequest struct {
 
 func (x *ReconfigureRequest) Reset() {
 	*x = ReconfigureRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[38]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2392,7 +2480,7 @@ func (x *ReconfigureRequest) String() string {
 func (*ReconfigureRequest) ProtoMessage() {}
 
 func (x *ReconfigureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[38]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2405,7 +2493,7 @@ func (x *ReconfigureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconfigureRequest.ProtoReflect.Descriptor instead.
 func (*ReconfigureRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{38}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{40}
 }
 
 type ReconfigureResponse struct {
@@ -2416,7 +2504,7 @@ type ReconfigureResponse struct {
 
 func (x *ReconfigureResponse) Reset() {
 	*x = ReconfigureResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[39]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2428,7 +2516,7 @@ func (x *ReconfigureResponse) String() string {
 func (*ReconfigureResponse) ProtoMessage() {}
 
 func (x *ReconfigureResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[39]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2441,7 +2529,7 @@ func (x *ReconfigureResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconfigureResponse.ProtoReflect.Descriptor instead.
 func (*ReconfigureResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{39}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{41}
 }
 
 type SnapshotRequest struct {
@@ -2455,7 +2543,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[40]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2467,7 +2555,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[40]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2480,7 +2568,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{40}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SnapshotRequest) GetName() string {
@@ -2512,7 +2600,7 @@ type SnapshotResponse struct {
 
 func (x *SnapshotResponse) Reset() {
 	*x = SnapshotResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[41]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2524,7 +2612,7 @@ func (x *SnapshotResponse) String() string {
 func (*SnapshotResponse) ProtoMessage() {}
 
 func (x *SnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[41]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2537,7 +2625,7 @@ func (x *SnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotResponse.ProtoReflect.Descriptor instead.
 func (*SnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{41}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{43}
 }
 
 type SignalRequest struct {
@@ -2552,7 +2640,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[42]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2564,7 +2652,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[42]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2577,7 +2665,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{42}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SignalRequest) GetExecId() string {
@@ -2616,7 +2704,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[43]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2628,7 +2716,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[43]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2641,7 +2729,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{43}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{45}
 }
 
 type ReadCommandRequest struct {
@@ -2661,7 +2749,7 @@ type ReadCommandRequest struct {
 
 func (x *ReadCommandRequest) Reset() {
 	*x = ReadCommandRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[44]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2673,7 +2761,7 @@ func (x *ReadCommandRequest) String() string {
 func (*ReadCommandRequest) ProtoMessage() {}
 
 func (x *ReadCommandRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[44]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2686,7 +2774,7 @@ func (x *ReadCommandRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadCommandRequest.ProtoReflect.Descriptor instead.
 func (*ReadCommandRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{44}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ReadCommandRequest) GetSequence() int64 {
@@ -2751,7 +2839,7 @@ type ReadCommandResponse struct {
 
 func (x *ReadCommandResponse) Reset() {
 	*x = ReadCommandResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[45]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2763,7 +2851,7 @@ func (x *ReadCommandResponse) String() string {
 func (*ReadCommandResponse) ProtoMessage() {}
 
 func (x *ReadCommandResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[45]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2776,7 +2864,7 @@ func (x *ReadCommandResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadCommandResponse.ProtoReflect.Descriptor instead.
 func (*ReadCommandResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{45}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ReadCommandResponse) GetStdout() *OutputPiece {
@@ -2828,7 +2916,7 @@ type OutputPiece struct {
 
 func (x *OutputPiece) Reset() {
 	*x = OutputPiece{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[46]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2840,7 +2928,7 @@ func (x *OutputPiece) String() string {
 func (*OutputPiece) ProtoMessage() {}
 
 func (x *OutputPiece) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[46]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2853,7 +2941,7 @@ func (x *OutputPiece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputPiece.ProtoReflect.Descriptor instead.
 func (*OutputPiece) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{46}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *OutputPiece) GetData() []byte {
@@ -2901,7 +2989,7 @@ type ResizeRequest struct {
 
 func (x *ResizeRequest) Reset() {
 	*x = ResizeRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[47]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2913,7 +3001,7 @@ func (x *ResizeRequest) String() string {
 func (*ResizeRequest) ProtoMessage() {}
 
 func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[47]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2926,7 +3014,7 @@ func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
 func (*ResizeRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{47}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ResizeRequest) GetExecId() string {
@@ -2951,7 +3039,7 @@ type ResizeResponse struct {
 
 func (x *ResizeResponse) Reset() {
 	*x = ResizeResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[48]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2963,7 +3051,7 @@ func (x *ResizeResponse) String() string {
 func (*ResizeResponse) ProtoMessage() {}
 
 func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[48]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2976,7 +3064,7 @@ func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeResponse.ProtoReflect.Descriptor instead.
 func (*ResizeResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{48}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{50}
 }
 
 type PauseRequest struct {
@@ -2988,7 +3076,7 @@ type PauseRequest struct {
 
 func (x *PauseRequest) Reset() {
 	*x = PauseRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[49]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3000,7 +3088,7 @@ func (x *PauseRequest) String() string {
 func (*PauseRequest) ProtoMessage() {}
 
 func (x *PauseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[49]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3013,7 +3101,7 @@ func (x *PauseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRequest.ProtoReflect.Descriptor instead.
 func (*PauseRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{49}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *PauseRequest) GetReason() string {
@@ -3031,7 +3119,7 @@ type PauseResponse struct {
 
 func (x *PauseResponse) Reset() {
 	*x = PauseResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[50]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3043,7 +3131,7 @@ func (x *PauseResponse) String() string {
 func (*PauseResponse) ProtoMessage() {}
 
 func (x *PauseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[50]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3056,7 +3144,7 @@ func (x *PauseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseResponse.ProtoReflect.Descriptor instead.
 func (*PauseResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{50}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{52}
 }
 
 type StopRequest struct {
@@ -3069,7 +3157,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[51]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3081,7 +3169,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[51]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3094,7 +3182,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{51}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *StopRequest) GetReason() string {
@@ -3119,7 +3207,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[52]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3131,7 +3219,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[52]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3144,7 +3232,7 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{52}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{54}
 }
 
 var File_supervisor_v1_supervisor_proto protoreflect.FileDescriptor
@@ -3311,7 +3399,11 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\x14FollowHistoryRequest\"C\n" +
 	"\x15FollowHistoryResponse\x12\x12\n" +
 	"\x04over\x18\x01 \x01(\bR\x04over\x12\x16\n" +
-	"\x06paused\x18\x02 \x01(\bR\x06paused\"\x14\n" +
+	"\x06paused\x18\x02 \x01(\bR\x06paused\"+\n" +
+	"\x13WatchFoldersRequest\x12\x14\n" +
+	"\x05paths\x18\x01 \x03(\fR\x05paths\"0\n" +
+	"\x14WatchFoldersResponse\x12\x18\n" +
+	"\achanged\x18\x01 \x01(\x04R\achanged\"\x14\n" +
 	"\x12ReconfigureRequest\"\x15\n" +
 	"\x13ReconfigureResponse\"O\n" +
 	"\x0fSnapshotRequest\x12\x12\n" +
@@ -3355,7 +3447,7 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\vStopRequest\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\adiscard\x18\x02 \x01(\bR\adiscard\"\x0e\n" +
-	"\fStopResponse2\xe9\x0e\n" +
+	"\fStopResponse2\xc4\x0f\n" +
 	"\x11SupervisorService\x12E\n" +
 	"\x06Status\x12\x1c.supervisor.v1.StatusRequest\x1a\x1d.supervisor.v1.StatusResponse\x12C\n" +
 	"\x04Exec\x12\x1a.supervisor.v1.ExecRequest\x1a\x1b.supervisor.v1.ExecResponse(\x010\x01\x12E\n" +
@@ -3377,7 +3469,8 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\fPublishPorts\x12\".supervisor.v1.PublishPortsRequest\x1a#.supervisor.v1.PublishPortsResponse\x12]\n" +
 	"\x0eUnpublishPorts\x12$.supervisor.v1.UnpublishPortsRequest\x1a%.supervisor.v1.UnpublishPortsResponse\x12\\\n" +
 	"\rFollowService\x12#.supervisor.v1.FollowServiceRequest\x1a$.supervisor.v1.FollowServiceResponse0\x01\x12\\\n" +
-	"\rFollowHistory\x12#.supervisor.v1.FollowHistoryRequest\x1a$.supervisor.v1.FollowHistoryResponse0\x01\x12T\n" +
+	"\rFollowHistory\x12#.supervisor.v1.FollowHistoryRequest\x1a$.supervisor.v1.FollowHistoryResponse0\x01\x12Y\n" +
+	"\fWatchFolders\x12\".supervisor.v1.WatchFoldersRequest\x1a#.supervisor.v1.WatchFoldersResponse0\x01\x12T\n" +
 	"\vConnections\x12!.supervisor.v1.ConnectionsRequest\x1a\".supervisor.v1.ConnectionsResponse\x12T\n" +
 	"\vReconfigure\x12!.supervisor.v1.ReconfigureRequest\x1a\".supervisor.v1.ReconfigureResponse\x12K\n" +
 	"\bSnapshot\x12\x1e.supervisor.v1.SnapshotRequest\x1a\x1f.supervisor.v1.SnapshotResponse\x12B\n" +
@@ -3396,7 +3489,7 @@ func file_supervisor_v1_supervisor_proto_rawDescGZIP() []byte {
 	return file_supervisor_v1_supervisor_proto_rawDescData
 }
 
-var file_supervisor_v1_supervisor_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_supervisor_v1_supervisor_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_supervisor_v1_supervisor_proto_goTypes = []any{
 	(*StatusRequest)(nil),          // 0: supervisor.v1.StatusRequest
 	(*StatusResponse)(nil),         // 1: supervisor.v1.StatusResponse
@@ -3436,56 +3529,58 @@ var file_supervisor_v1_supervisor_proto_goTypes = []any{
 	(*ServiceEnd)(nil),             // 35: supervisor.v1.ServiceEnd
 	(*FollowHistoryRequest)(nil),   // 36: supervisor.v1.FollowHistoryRequest
 	(*FollowHistoryResponse)(nil),  // 37: supervisor.v1.FollowHistoryResponse
-	(*ReconfigureRequest)(nil),     // 38: supervisor.v1.ReconfigureRequest
-	(*ReconfigureResponse)(nil),    // 39: supervisor.v1.ReconfigureResponse
-	(*SnapshotRequest)(nil),        // 40: supervisor.v1.SnapshotRequest
-	(*SnapshotResponse)(nil),       // 41: supervisor.v1.SnapshotResponse
-	(*SignalRequest)(nil),          // 42: supervisor.v1.SignalRequest
-	(*SignalResponse)(nil),         // 43: supervisor.v1.SignalResponse
-	(*ReadCommandRequest)(nil),     // 44: supervisor.v1.ReadCommandRequest
-	(*ReadCommandResponse)(nil),    // 45: supervisor.v1.ReadCommandResponse
-	(*OutputPiece)(nil),            // 46: supervisor.v1.OutputPiece
-	(*ResizeRequest)(nil),          // 47: supervisor.v1.ResizeRequest
-	(*ResizeResponse)(nil),         // 48: supervisor.v1.ResizeResponse
-	(*PauseRequest)(nil),           // 49: supervisor.v1.PauseRequest
-	(*PauseResponse)(nil),          // 50: supervisor.v1.PauseResponse
-	(*StopRequest)(nil),            // 51: supervisor.v1.StopRequest
-	(*StopResponse)(nil),           // 52: supervisor.v1.StopResponse
-	(*v1.Command)(nil),             // 53: program.v1.Command
-	(*v1.Exit)(nil),                // 54: program.v1.Exit
-	(*v1.Size)(nil),                // 55: program.v1.Size
+	(*WatchFoldersRequest)(nil),    // 38: supervisor.v1.WatchFoldersRequest
+	(*WatchFoldersResponse)(nil),   // 39: supervisor.v1.WatchFoldersResponse
+	(*ReconfigureRequest)(nil),     // 40: supervisor.v1.ReconfigureRequest
+	(*ReconfigureResponse)(nil),    // 41: supervisor.v1.ReconfigureResponse
+	(*SnapshotRequest)(nil),        // 42: supervisor.v1.SnapshotRequest
+	(*SnapshotResponse)(nil),       // 43: supervisor.v1.SnapshotResponse
+	(*SignalRequest)(nil),          // 44: supervisor.v1.SignalRequest
+	(*SignalResponse)(nil),         // 45: supervisor.v1.SignalResponse
+	(*ReadCommandRequest)(nil),     // 46: supervisor.v1.ReadCommandRequest
+	(*ReadCommandResponse)(nil),    // 47: supervisor.v1.ReadCommandResponse
+	(*OutputPiece)(nil),            // 48: supervisor.v1.OutputPiece
+	(*ResizeRequest)(nil),          // 49: supervisor.v1.ResizeRequest
+	(*ResizeResponse)(nil),         // 50: supervisor.v1.ResizeResponse
+	(*PauseRequest)(nil),           // 51: supervisor.v1.PauseRequest
+	(*PauseResponse)(nil),          // 52: supervisor.v1.PauseResponse
+	(*StopRequest)(nil),            // 53: supervisor.v1.StopRequest
+	(*StopResponse)(nil),           // 54: supervisor.v1.StopResponse
+	(*v1.Command)(nil),             // 55: program.v1.Command
+	(*v1.Exit)(nil),                // 56: program.v1.Exit
+	(*v1.Size)(nil),                // 57: program.v1.Size
 }
 var file_supervisor_v1_supervisor_proto_depIdxs = []int32{
-	53, // 0: supervisor.v1.ExecRequest.start:type_name -> program.v1.Command
-	54, // 1: supervisor.v1.ExecResponse.exit:type_name -> program.v1.Exit
+	55, // 0: supervisor.v1.ExecRequest.start:type_name -> program.v1.Command
+	56, // 1: supervisor.v1.ExecResponse.exit:type_name -> program.v1.Exit
 	4,  // 2: supervisor.v1.ExecResponse.refused:type_name -> supervisor.v1.Refusal
-	55, // 3: supervisor.v1.Shell.size:type_name -> program.v1.Size
-	54, // 4: supervisor.v1.Shell.exit:type_name -> program.v1.Exit
-	53, // 5: supervisor.v1.OpenShellRequest.start:type_name -> program.v1.Command
+	57, // 3: supervisor.v1.Shell.size:type_name -> program.v1.Size
+	56, // 4: supervisor.v1.Shell.exit:type_name -> program.v1.Exit
+	55, // 5: supervisor.v1.OpenShellRequest.start:type_name -> program.v1.Command
 	5,  // 6: supervisor.v1.OpenShellResponse.shell:type_name -> supervisor.v1.Shell
 	5,  // 7: supervisor.v1.ListShellsResponse.shells:type_name -> supervisor.v1.Shell
 	5,  // 8: supervisor.v1.ReadShellResponse.shell:type_name -> supervisor.v1.Shell
 	5,  // 9: supervisor.v1.WriteShellResponse.shell:type_name -> supervisor.v1.Shell
 	5,  // 10: supervisor.v1.SignalShellResponse.shell:type_name -> supervisor.v1.Shell
-	55, // 11: supervisor.v1.ResizeShellRequest.size:type_name -> program.v1.Size
+	57, // 11: supervisor.v1.ResizeShellRequest.size:type_name -> program.v1.Size
 	5,  // 12: supervisor.v1.ResizeShellResponse.shell:type_name -> supervisor.v1.Shell
 	5,  // 13: supervisor.v1.CloseShellResponse.shell:type_name -> supervisor.v1.Shell
-	53, // 14: supervisor.v1.StartServiceRequest.start:type_name -> program.v1.Command
+	55, // 14: supervisor.v1.StartServiceRequest.start:type_name -> program.v1.Command
 	25, // 15: supervisor.v1.StartServiceRequest.readiness:type_name -> supervisor.v1.Readiness
 	21, // 16: supervisor.v1.StartServiceRequest.ports:type_name -> supervisor.v1.Port
 	24, // 17: supervisor.v1.ConnectionsResponse.open:type_name -> supervisor.v1.Connection
 	21, // 18: supervisor.v1.PublishPortsRequest.ports:type_name -> supervisor.v1.Port
 	35, // 19: supervisor.v1.FollowServiceResponse.end:type_name -> supervisor.v1.ServiceEnd
-	54, // 20: supervisor.v1.ServiceEnd.exit:type_name -> program.v1.Exit
-	46, // 21: supervisor.v1.ReadCommandResponse.stdout:type_name -> supervisor.v1.OutputPiece
-	46, // 22: supervisor.v1.ReadCommandResponse.stderr:type_name -> supervisor.v1.OutputPiece
-	54, // 23: supervisor.v1.ReadCommandResponse.exit:type_name -> program.v1.Exit
-	55, // 24: supervisor.v1.ResizeRequest.size:type_name -> program.v1.Size
+	56, // 20: supervisor.v1.ServiceEnd.exit:type_name -> program.v1.Exit
+	48, // 21: supervisor.v1.ReadCommandResponse.stdout:type_name -> supervisor.v1.OutputPiece
+	48, // 22: supervisor.v1.ReadCommandResponse.stderr:type_name -> supervisor.v1.OutputPiece
+	56, // 23: supervisor.v1.ReadCommandResponse.exit:type_name -> program.v1.Exit
+	57, // 24: supervisor.v1.ResizeRequest.size:type_name -> program.v1.Size
 	0,  // 25: supervisor.v1.SupervisorService.Status:input_type -> supervisor.v1.StatusRequest
 	2,  // 26: supervisor.v1.SupervisorService.Exec:input_type -> supervisor.v1.ExecRequest
-	42, // 27: supervisor.v1.SupervisorService.Signal:input_type -> supervisor.v1.SignalRequest
-	44, // 28: supervisor.v1.SupervisorService.ReadCommand:input_type -> supervisor.v1.ReadCommandRequest
-	47, // 29: supervisor.v1.SupervisorService.Resize:input_type -> supervisor.v1.ResizeRequest
+	44, // 27: supervisor.v1.SupervisorService.Signal:input_type -> supervisor.v1.SignalRequest
+	46, // 28: supervisor.v1.SupervisorService.ReadCommand:input_type -> supervisor.v1.ReadCommandRequest
+	49, // 29: supervisor.v1.SupervisorService.Resize:input_type -> supervisor.v1.ResizeRequest
 	6,  // 30: supervisor.v1.SupervisorService.OpenShell:input_type -> supervisor.v1.OpenShellRequest
 	8,  // 31: supervisor.v1.SupervisorService.ListShells:input_type -> supervisor.v1.ListShellsRequest
 	10, // 32: supervisor.v1.SupervisorService.ReadShell:input_type -> supervisor.v1.ReadShellRequest
@@ -3499,36 +3594,38 @@ var file_supervisor_v1_supervisor_proto_depIdxs = []int32{
 	31, // 40: supervisor.v1.SupervisorService.UnpublishPorts:input_type -> supervisor.v1.UnpublishPortsRequest
 	33, // 41: supervisor.v1.SupervisorService.FollowService:input_type -> supervisor.v1.FollowServiceRequest
 	36, // 42: supervisor.v1.SupervisorService.FollowHistory:input_type -> supervisor.v1.FollowHistoryRequest
-	22, // 43: supervisor.v1.SupervisorService.Connections:input_type -> supervisor.v1.ConnectionsRequest
-	38, // 44: supervisor.v1.SupervisorService.Reconfigure:input_type -> supervisor.v1.ReconfigureRequest
-	40, // 45: supervisor.v1.SupervisorService.Snapshot:input_type -> supervisor.v1.SnapshotRequest
-	49, // 46: supervisor.v1.SupervisorService.Pause:input_type -> supervisor.v1.PauseRequest
-	51, // 47: supervisor.v1.SupervisorService.Stop:input_type -> supervisor.v1.StopRequest
-	1,  // 48: supervisor.v1.SupervisorService.Status:output_type -> supervisor.v1.StatusResponse
-	3,  // 49: supervisor.v1.SupervisorService.Exec:output_type -> supervisor.v1.ExecResponse
-	43, // 50: supervisor.v1.SupervisorService.Signal:output_type -> supervisor.v1.SignalResponse
-	45, // 51: supervisor.v1.SupervisorService.ReadCommand:output_type -> supervisor.v1.ReadCommandResponse
-	48, // 52: supervisor.v1.SupervisorService.Resize:output_type -> supervisor.v1.ResizeResponse
-	7,  // 53: supervisor.v1.SupervisorService.OpenShell:output_type -> supervisor.v1.OpenShellResponse
-	9,  // 54: supervisor.v1.SupervisorService.ListShells:output_type -> supervisor.v1.ListShellsResponse
-	11, // 55: supervisor.v1.SupervisorService.ReadShell:output_type -> supervisor.v1.ReadShellResponse
-	13, // 56: supervisor.v1.SupervisorService.WriteShell:output_type -> supervisor.v1.WriteShellResponse
-	15, // 57: supervisor.v1.SupervisorService.SignalShell:output_type -> supervisor.v1.SignalShellResponse
-	17, // 58: supervisor.v1.SupervisorService.ResizeShell:output_type -> supervisor.v1.ResizeShellResponse
-	19, // 59: supervisor.v1.SupervisorService.CloseShell:output_type -> supervisor.v1.CloseShellResponse
-	26, // 60: supervisor.v1.SupervisorService.StartService:output_type -> supervisor.v1.StartServiceResponse
-	28, // 61: supervisor.v1.SupervisorService.StopService:output_type -> supervisor.v1.StopServiceResponse
-	30, // 62: supervisor.v1.SupervisorService.PublishPorts:output_type -> supervisor.v1.PublishPortsResponse
-	32, // 63: supervisor.v1.SupervisorService.UnpublishPorts:output_type -> supervisor.v1.UnpublishPortsResponse
-	34, // 64: supervisor.v1.SupervisorService.FollowService:output_type -> supervisor.v1.FollowServiceResponse
-	37, // 65: supervisor.v1.SupervisorService.FollowHistory:output_type -> supervisor.v1.FollowHistoryResponse
-	23, // 66: supervisor.v1.SupervisorService.Connections:output_type -> supervisor.v1.ConnectionsResponse
-	39, // 67: supervisor.v1.SupervisorService.Reconfigure:output_type -> supervisor.v1.ReconfigureResponse
-	41, // 68: supervisor.v1.SupervisorService.Snapshot:output_type -> supervisor.v1.SnapshotResponse
-	50, // 69: supervisor.v1.SupervisorService.Pause:output_type -> supervisor.v1.PauseResponse
-	52, // 70: supervisor.v1.SupervisorService.Stop:output_type -> supervisor.v1.StopResponse
-	48, // [48:71] is the sub-list for method output_type
-	25, // [25:48] is the sub-list for method input_type
+	38, // 43: supervisor.v1.SupervisorService.WatchFolders:input_type -> supervisor.v1.WatchFoldersRequest
+	22, // 44: supervisor.v1.SupervisorService.Connections:input_type -> supervisor.v1.ConnectionsRequest
+	40, // 45: supervisor.v1.SupervisorService.Reconfigure:input_type -> supervisor.v1.ReconfigureRequest
+	42, // 46: supervisor.v1.SupervisorService.Snapshot:input_type -> supervisor.v1.SnapshotRequest
+	51, // 47: supervisor.v1.SupervisorService.Pause:input_type -> supervisor.v1.PauseRequest
+	53, // 48: supervisor.v1.SupervisorService.Stop:input_type -> supervisor.v1.StopRequest
+	1,  // 49: supervisor.v1.SupervisorService.Status:output_type -> supervisor.v1.StatusResponse
+	3,  // 50: supervisor.v1.SupervisorService.Exec:output_type -> supervisor.v1.ExecResponse
+	45, // 51: supervisor.v1.SupervisorService.Signal:output_type -> supervisor.v1.SignalResponse
+	47, // 52: supervisor.v1.SupervisorService.ReadCommand:output_type -> supervisor.v1.ReadCommandResponse
+	50, // 53: supervisor.v1.SupervisorService.Resize:output_type -> supervisor.v1.ResizeResponse
+	7,  // 54: supervisor.v1.SupervisorService.OpenShell:output_type -> supervisor.v1.OpenShellResponse
+	9,  // 55: supervisor.v1.SupervisorService.ListShells:output_type -> supervisor.v1.ListShellsResponse
+	11, // 56: supervisor.v1.SupervisorService.ReadShell:output_type -> supervisor.v1.ReadShellResponse
+	13, // 57: supervisor.v1.SupervisorService.WriteShell:output_type -> supervisor.v1.WriteShellResponse
+	15, // 58: supervisor.v1.SupervisorService.SignalShell:output_type -> supervisor.v1.SignalShellResponse
+	17, // 59: supervisor.v1.SupervisorService.ResizeShell:output_type -> supervisor.v1.ResizeShellResponse
+	19, // 60: supervisor.v1.SupervisorService.CloseShell:output_type -> supervisor.v1.CloseShellResponse
+	26, // 61: supervisor.v1.SupervisorService.StartService:output_type -> supervisor.v1.StartServiceResponse
+	28, // 62: supervisor.v1.SupervisorService.StopService:output_type -> supervisor.v1.StopServiceResponse
+	30, // 63: supervisor.v1.SupervisorService.PublishPorts:output_type -> supervisor.v1.PublishPortsResponse
+	32, // 64: supervisor.v1.SupervisorService.UnpublishPorts:output_type -> supervisor.v1.UnpublishPortsResponse
+	34, // 65: supervisor.v1.SupervisorService.FollowService:output_type -> supervisor.v1.FollowServiceResponse
+	37, // 66: supervisor.v1.SupervisorService.FollowHistory:output_type -> supervisor.v1.FollowHistoryResponse
+	39, // 67: supervisor.v1.SupervisorService.WatchFolders:output_type -> supervisor.v1.WatchFoldersResponse
+	23, // 68: supervisor.v1.SupervisorService.Connections:output_type -> supervisor.v1.ConnectionsResponse
+	41, // 69: supervisor.v1.SupervisorService.Reconfigure:output_type -> supervisor.v1.ReconfigureResponse
+	43, // 70: supervisor.v1.SupervisorService.Snapshot:output_type -> supervisor.v1.SnapshotResponse
+	52, // 71: supervisor.v1.SupervisorService.Pause:output_type -> supervisor.v1.PauseResponse
+	54, // 72: supervisor.v1.SupervisorService.Stop:output_type -> supervisor.v1.StopResponse
+	49, // [49:73] is the sub-list for method output_type
+	25, // [25:49] is the sub-list for method input_type
 	25, // [25:25] is the sub-list for extension type_name
 	25, // [25:25] is the sub-list for extension extendee
 	0,  // [0:25] is the sub-list for field type_name
@@ -3545,7 +3642,7 @@ func file_supervisor_v1_supervisor_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_supervisor_v1_supervisor_proto_rawDesc), len(file_supervisor_v1_supervisor_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   53,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

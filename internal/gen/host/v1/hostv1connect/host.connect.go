@@ -46,6 +46,9 @@ const (
 	HostServiceRenamePathProcedure = "/host.v1.HostService/RenamePath"
 	// HostServiceWatchProcedure is the fully-qualified name of the HostService's Watch RPC.
 	HostServiceWatchProcedure = "/host.v1.HostService/Watch"
+	// HostServiceWatchFoldersProcedure is the fully-qualified name of the HostService's WatchFolders
+	// RPC.
+	HostServiceWatchFoldersProcedure = "/host.v1.HostService/WatchFolders"
 )
 
 // HostServiceClient is a client for the host.v1.HostService service.
@@ -74,6 +77,14 @@ type HostServiceClient interface {
 	// client costs the host no memory. The time of the last activity and the number of sent bytes are
 	// sent up to 10 seconds later. A request for one sandbox first asks its machine for that number.
 	Watch(context.Context, *connect.Request[v1.WatchRequest]) (*connect.ServerStreamForClient[v1.WatchResponse], error)
+	// WatchFolders reports changes of folders of a running sandbox and of the files in them, by any
+	// program, but not of files in their subfolders. A message without changed means that the folders
+	// are watched from now on: read them again. It is the first message. Changes at about the same
+	// time share a message, so a busy folder is reported at most twice a second. A folder that does
+	// not exist is reported when it is created. The call is no use of the sandbox, and does not resume
+	// it. If the sandbox does not run, or is paused meanwhile, it fails with FailedPrecondition or
+	// Unavailable. It fails with ResourceExhausted if the machine can't watch more folders.
+	WatchFolders(context.Context, *connect.Request[v1.WatchFoldersRequest]) (*connect.ServerStreamForClient[v1.WatchFoldersResponse], error)
 }
 
 // NewHostServiceClient constructs a client for the host.v1.HostService service. By default, it uses
@@ -117,16 +128,23 @@ func NewHostServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(hostServiceMethods.ByName("Watch")),
 			connect.WithClientOptions(opts...),
 		),
+		watchFolders: connect.NewClient[v1.WatchFoldersRequest, v1.WatchFoldersResponse](
+			httpClient,
+			baseURL+HostServiceWatchFoldersProcedure,
+			connect.WithSchema(hostServiceMethods.ByName("WatchFolders")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // hostServiceClient implements HostServiceClient.
 type hostServiceClient struct {
-	call        *connect.Client[v1.CallRequest, v1.CallResponse]
-	forkSandbox *connect.Client[v1.ForkSandboxRequest, v1.ForkSandboxResponse]
-	dial        *connect.Client[v1.DialRequest, v1.DialResponse]
-	renamePath  *connect.Client[v1.RenamePathRequest, v1.RenamePathResponse]
-	watch       *connect.Client[v1.WatchRequest, v1.WatchResponse]
+	call         *connect.Client[v1.CallRequest, v1.CallResponse]
+	forkSandbox  *connect.Client[v1.ForkSandboxRequest, v1.ForkSandboxResponse]
+	dial         *connect.Client[v1.DialRequest, v1.DialResponse]
+	renamePath   *connect.Client[v1.RenamePathRequest, v1.RenamePathResponse]
+	watch        *connect.Client[v1.WatchRequest, v1.WatchResponse]
+	watchFolders *connect.Client[v1.WatchFoldersRequest, v1.WatchFoldersResponse]
 }
 
 // Call calls host.v1.HostService.Call.
@@ -152,6 +170,11 @@ func (c *hostServiceClient) RenamePath(ctx context.Context, req *connect.Request
 // Watch calls host.v1.HostService.Watch.
 func (c *hostServiceClient) Watch(ctx context.Context, req *connect.Request[v1.WatchRequest]) (*connect.ServerStreamForClient[v1.WatchResponse], error) {
 	return c.watch.CallServerStream(ctx, req)
+}
+
+// WatchFolders calls host.v1.HostService.WatchFolders.
+func (c *hostServiceClient) WatchFolders(ctx context.Context, req *connect.Request[v1.WatchFoldersRequest]) (*connect.ServerStreamForClient[v1.WatchFoldersResponse], error) {
+	return c.watchFolders.CallServerStream(ctx, req)
 }
 
 // HostServiceHandler is an implementation of the host.v1.HostService service.
@@ -180,6 +203,14 @@ type HostServiceHandler interface {
 	// client costs the host no memory. The time of the last activity and the number of sent bytes are
 	// sent up to 10 seconds later. A request for one sandbox first asks its machine for that number.
 	Watch(context.Context, *connect.Request[v1.WatchRequest], *connect.ServerStream[v1.WatchResponse]) error
+	// WatchFolders reports changes of folders of a running sandbox and of the files in them, by any
+	// program, but not of files in their subfolders. A message without changed means that the folders
+	// are watched from now on: read them again. It is the first message. Changes at about the same
+	// time share a message, so a busy folder is reported at most twice a second. A folder that does
+	// not exist is reported when it is created. The call is no use of the sandbox, and does not resume
+	// it. If the sandbox does not run, or is paused meanwhile, it fails with FailedPrecondition or
+	// Unavailable. It fails with ResourceExhausted if the machine can't watch more folders.
+	WatchFolders(context.Context, *connect.Request[v1.WatchFoldersRequest], *connect.ServerStream[v1.WatchFoldersResponse]) error
 }
 
 // NewHostServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -219,6 +250,12 @@ func NewHostServiceHandler(svc HostServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(hostServiceMethods.ByName("Watch")),
 		connect.WithHandlerOptions(opts...),
 	)
+	hostServiceWatchFoldersHandler := connect.NewServerStreamHandler(
+		HostServiceWatchFoldersProcedure,
+		svc.WatchFolders,
+		connect.WithSchema(hostServiceMethods.ByName("WatchFolders")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/host.v1.HostService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case HostServiceCallProcedure:
@@ -231,6 +268,8 @@ func NewHostServiceHandler(svc HostServiceHandler, opts ...connect.HandlerOption
 			hostServiceRenamePathHandler.ServeHTTP(w, r)
 		case HostServiceWatchProcedure:
 			hostServiceWatchHandler.ServeHTTP(w, r)
+		case HostServiceWatchFoldersProcedure:
+			hostServiceWatchFoldersHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -258,4 +297,8 @@ func (UnimplementedHostServiceHandler) RenamePath(context.Context, *connect.Requ
 
 func (UnimplementedHostServiceHandler) Watch(context.Context, *connect.Request[v1.WatchRequest], *connect.ServerStream[v1.WatchResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("host.v1.HostService.Watch is not implemented"))
+}
+
+func (UnimplementedHostServiceHandler) WatchFolders(context.Context, *connect.Request[v1.WatchFoldersRequest], *connect.ServerStream[v1.WatchFoldersResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("host.v1.HostService.WatchFolders is not implemented"))
 }

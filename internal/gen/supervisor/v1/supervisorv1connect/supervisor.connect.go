@@ -148,6 +148,9 @@ const (
 	// SupervisorServiceFollowHistoryProcedure is the fully-qualified name of the SupervisorService's
 	// FollowHistory RPC.
 	SupervisorServiceFollowHistoryProcedure = "/supervisor.v1.SupervisorService/FollowHistory"
+	// SupervisorServiceWatchFoldersProcedure is the fully-qualified name of the SupervisorService's
+	// WatchFolders RPC.
+	SupervisorServiceWatchFoldersProcedure = "/supervisor.v1.SupervisorService/WatchFolders"
 	// SupervisorServiceConnectionsProcedure is the fully-qualified name of the SupervisorService's
 	// Connections RPC.
 	SupervisorServiceConnectionsProcedure = "/supervisor.v1.SupervisorService/Connections"
@@ -234,6 +237,10 @@ type SupervisorServiceClient interface {
 	// the results of all its commands. The call does not count as activity, and does not prevent a
 	// pause.
 	FollowHistory(context.Context, *connect.Request[v1.FollowHistoryRequest]) (*connect.ServerStreamForClient[v1.FollowHistoryResponse], error)
+	// WatchFolders reports changes of folders of the machine, as in proto/agent/v1. A message without
+	// changed can also come later: then changes may have been missed before. The call does not count as
+	// activity. A pause, or the end of the machine, ends it with Unavailable or Precondition.
+	WatchFolders(context.Context, *connect.Request[v1.WatchFoldersRequest]) (*connect.ServerStreamForClient[v1.WatchFoldersResponse], error)
 	// Connections returns the open connections of the machine's network. It fails with Precondition
 	// if the machine has no network.
 	Connections(context.Context, *connect.Request[v1.ConnectionsRequest]) (*connect.Response[v1.ConnectionsResponse], error)
@@ -373,6 +380,12 @@ func NewSupervisorServiceClient(httpClient connect.HTTPClient, baseURL string, o
 			connect.WithSchema(supervisorServiceMethods.ByName("FollowHistory")),
 			connect.WithClientOptions(opts...),
 		),
+		watchFolders: connect.NewClient[v1.WatchFoldersRequest, v1.WatchFoldersResponse](
+			httpClient,
+			baseURL+SupervisorServiceWatchFoldersProcedure,
+			connect.WithSchema(supervisorServiceMethods.ByName("WatchFolders")),
+			connect.WithClientOptions(opts...),
+		),
 		connections: connect.NewClient[v1.ConnectionsRequest, v1.ConnectionsResponse](
 			httpClient,
 			baseURL+SupervisorServiceConnectionsProcedure,
@@ -426,6 +439,7 @@ type supervisorServiceClient struct {
 	unpublishPorts *connect.Client[v1.UnpublishPortsRequest, v1.UnpublishPortsResponse]
 	followService  *connect.Client[v1.FollowServiceRequest, v1.FollowServiceResponse]
 	followHistory  *connect.Client[v1.FollowHistoryRequest, v1.FollowHistoryResponse]
+	watchFolders   *connect.Client[v1.WatchFoldersRequest, v1.WatchFoldersResponse]
 	connections    *connect.Client[v1.ConnectionsRequest, v1.ConnectionsResponse]
 	reconfigure    *connect.Client[v1.ReconfigureRequest, v1.ReconfigureResponse]
 	snapshot       *connect.Client[v1.SnapshotRequest, v1.SnapshotResponse]
@@ -521,6 +535,11 @@ func (c *supervisorServiceClient) FollowService(ctx context.Context, req *connec
 // FollowHistory calls supervisor.v1.SupervisorService.FollowHistory.
 func (c *supervisorServiceClient) FollowHistory(ctx context.Context, req *connect.Request[v1.FollowHistoryRequest]) (*connect.ServerStreamForClient[v1.FollowHistoryResponse], error) {
 	return c.followHistory.CallServerStream(ctx, req)
+}
+
+// WatchFolders calls supervisor.v1.SupervisorService.WatchFolders.
+func (c *supervisorServiceClient) WatchFolders(ctx context.Context, req *connect.Request[v1.WatchFoldersRequest]) (*connect.ServerStreamForClient[v1.WatchFoldersResponse], error) {
+	return c.watchFolders.CallServerStream(ctx, req)
 }
 
 // Connections calls supervisor.v1.SupervisorService.Connections.
@@ -619,6 +638,10 @@ type SupervisorServiceHandler interface {
 	// the results of all its commands. The call does not count as activity, and does not prevent a
 	// pause.
 	FollowHistory(context.Context, *connect.Request[v1.FollowHistoryRequest], *connect.ServerStream[v1.FollowHistoryResponse]) error
+	// WatchFolders reports changes of folders of the machine, as in proto/agent/v1. A message without
+	// changed can also come later: then changes may have been missed before. The call does not count as
+	// activity. A pause, or the end of the machine, ends it with Unavailable or Precondition.
+	WatchFolders(context.Context, *connect.Request[v1.WatchFoldersRequest], *connect.ServerStream[v1.WatchFoldersResponse]) error
 	// Connections returns the open connections of the machine's network. It fails with Precondition
 	// if the machine has no network.
 	Connections(context.Context, *connect.Request[v1.ConnectionsRequest]) (*connect.Response[v1.ConnectionsResponse], error)
@@ -754,6 +777,12 @@ func NewSupervisorServiceHandler(svc SupervisorServiceHandler, opts ...connect.H
 		connect.WithSchema(supervisorServiceMethods.ByName("FollowHistory")),
 		connect.WithHandlerOptions(opts...),
 	)
+	supervisorServiceWatchFoldersHandler := connect.NewServerStreamHandler(
+		SupervisorServiceWatchFoldersProcedure,
+		svc.WatchFolders,
+		connect.WithSchema(supervisorServiceMethods.ByName("WatchFolders")),
+		connect.WithHandlerOptions(opts...),
+	)
 	supervisorServiceConnectionsHandler := connect.NewUnaryHandler(
 		SupervisorServiceConnectionsProcedure,
 		svc.Connections,
@@ -822,6 +851,8 @@ func NewSupervisorServiceHandler(svc SupervisorServiceHandler, opts ...connect.H
 			supervisorServiceFollowServiceHandler.ServeHTTP(w, r)
 		case SupervisorServiceFollowHistoryProcedure:
 			supervisorServiceFollowHistoryHandler.ServeHTTP(w, r)
+		case SupervisorServiceWatchFoldersProcedure:
+			supervisorServiceWatchFoldersHandler.ServeHTTP(w, r)
 		case SupervisorServiceConnectionsProcedure:
 			supervisorServiceConnectionsHandler.ServeHTTP(w, r)
 		case SupervisorServiceReconfigureProcedure:
@@ -911,6 +942,10 @@ func (UnimplementedSupervisorServiceHandler) FollowService(context.Context, *con
 
 func (UnimplementedSupervisorServiceHandler) FollowHistory(context.Context, *connect.Request[v1.FollowHistoryRequest], *connect.ServerStream[v1.FollowHistoryResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("supervisor.v1.SupervisorService.FollowHistory is not implemented"))
+}
+
+func (UnimplementedSupervisorServiceHandler) WatchFolders(context.Context, *connect.Request[v1.WatchFoldersRequest], *connect.ServerStream[v1.WatchFoldersResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("supervisor.v1.SupervisorService.WatchFolders is not implemented"))
 }
 
 func (UnimplementedSupervisorServiceHandler) Connections(context.Context, *connect.Request[v1.ConnectionsRequest]) (*connect.Response[v1.ConnectionsResponse], error) {
