@@ -45,12 +45,14 @@ type fakes struct {
 	failed     chan error       // results of file writes.
 	shells     []*fakeShell
 	dialed     net.Listener // the port of all machines; nil: nothing listens.
+	watched    []string     // the folders of the last call of WatchFolders.
+	folders    chan uint64  // what WatchFolders reports.
 }
 
 func newFakes() *fakes {
 	return &fakes{
 		made: map[string]Spec{}, stopped: map[string]bool{}, paused: map[string]bool{}, records: map[string]string{}, files: map[string][]byte{},
-		failed: make(chan error, 8),
+		failed: make(chan error, 8), folders: make(chan uint64),
 	}
 }
 
@@ -197,6 +199,25 @@ func (f *fakes) DialPort(ctx context.Context, id string, _ int) (net.Conn, error
 	}
 	var d net.Dialer
 	return d.DialContext(ctx, "tcp", f.dialed.Addr().String())
+}
+
+func (f *fakes) WatchFolders(ctx context.Context, id string, paths []string, changed func(uint64) error) error {
+	if !f.Running(id) {
+		return fault.Newf(fault.Precondition, "it is not running")
+	}
+	f.mu.Lock()
+	f.watched = paths
+	f.mu.Unlock()
+	for {
+		select {
+		case folders := <-f.folders:
+			if err := changed(folders); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 func (f *fakes) ids() int {

@@ -61,6 +61,9 @@ type Machines interface {
 	// Connect connects to a running machine. It fails with Precondition if the machine has ended
 	// and nothing will restart it.
 	Connect(ctx context.Context, id string) (Machine, error)
+	// WatchFolders watches folders of a running machine, see remote.Client.WatchFolders. It fails
+	// with Precondition if the machine does not run. A pause ends it with Unavailable.
+	WatchFolders(ctx context.Context, id string, paths []string, changed func(folders uint64) error) error
 	// DialPort connects to a TCP port on a loopback address of a machine. ctx limits only the
 	// dialing. It fails with Unavailable if no program listens on the port.
 	DialPort(ctx context.Context, id string, port int) (net.Conn, error)
@@ -249,6 +252,11 @@ func (w Workspaces) DeleteTemplate(ctx context.Context, id string) error {
 // Connect connects to the supervisor of a workspace.
 func (w Workspaces) Connect(ctx context.Context, id string) (Machine, error) {
 	return w.Manager.Machine(ctx, store.KindWorkspace, id)
+}
+
+// WatchFolders watches folders of a workspace.
+func (w Workspaces) WatchFolders(ctx context.Context, id string, paths []string, changed func(folders uint64) error) error {
+	return w.Manager.WatchFolders(ctx, id, paths, changed)
 }
 
 // DialPort connects to a port of a workspace.

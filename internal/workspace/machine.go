@@ -57,5 +57,19 @@ func (m *Manager) AwaitEnd(ctx context.Context, id string) error {
 	return m.folder(id).AwaitEnd(ctx)
 }
 
+// WatchFolders watches folders of a running machine, see remote.Client.WatchFolders. It does not
+// count as use, and does not resume a paused workspace. Precondition: the workspace does not run.
+func (m *Manager) WatchFolders(ctx context.Context, id string, paths []string, changed func(folders uint64) error) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	c, err := remote.Watch(ctx, m.folder(id))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.WatchFolders(ctx, paths, changed)
+}
+
 // Running reports whether a workspace runs. It does not read the workspace's record.
 func (m *Manager) Running(id string) bool { return checkID(id) == nil && m.folder(id).Running() }
