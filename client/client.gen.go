@@ -2401,7 +2401,7 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/sandboxes/{id}/terminals (the `SandboxesTerminals` operationId).
 	SandboxesTerminals(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SandboxesWatch Watch the status and the last use of a sandbox over a WebSocket
+	// SandboxesWatch Watch the status, the last use and folders of a sandbox over a WebSocket
 	//
 	// Corresponds with GET /v1/sandboxes/{id}/watch (the `SandboxesWatch` operationId).
 	SandboxesWatch(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3977,7 +3977,7 @@ func (c *Client) SandboxesTerminals(ctx context.Context, id string, reqEditors .
 	return c.Client.Do(req)
 }
 
-// SandboxesWatch Watch the status and the last use of a sandbox over a WebSocket
+// SandboxesWatch Watch the status, the last use and folders of a sandbox over a WebSocket
 //
 // Corresponds with GET /v1/sandboxes/{id}/watch (the `SandboxesWatch` operationId).
 func (c *Client) SandboxesWatch(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8717,7 +8717,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/sandboxes/{id}/terminals (the `SandboxesTerminals` operationId).
 	SandboxesTerminalsWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*SandboxesTerminalsResponse, error)
 
-	// SandboxesWatchWithResponse Watch the status and the last use of a sandbox over a WebSocket
+	// SandboxesWatchWithResponse Watch the status, the last use and folders of a sandbox over a WebSocket
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -13942,7 +13942,7 @@ func (c *ClientWithResponses) SandboxesTerminalsWithResponse(ctx context.Context
 	return ParseSandboxesTerminalsResponse(rsp)
 }
 
-// SandboxesWatchWithResponse Watch the status and the last use of a sandbox over a WebSocket
+// SandboxesWatchWithResponse Watch the status, the last use and folders of a sandbox over a WebSocket
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -47,6 +47,7 @@ type frame struct {
 	Window     int64             `json:"window"`
 	Bytes      int64             `json:"bytes"`
 	Holder     bool              `json:"holder"`
+	Paths      []string          `json:"paths"`
 }
 
 // event is a frame to a client. Each type of event uses some of the fields.
@@ -54,6 +55,7 @@ type event struct {
 	Type       string  `json:"type"`
 	Status     string  `json:"status,omitempty"`
 	ActiveAt   string  `json:"last_active_at,omitempty"`
+	Path       string  `json:"path,omitempty"`
 	PID        *uint32 `json:"pid,omitempty"`
 	Tag        string  `json:"tag,omitempty"`
 	Data       string  `json:"data,omitempty"`

@@ -15,12 +15,12 @@ import (
 )
 
 func (s *Server) bindWatch(base string) {
-	bindSocket(s, operation(http.MethodGet, "/v1/"+base+"/{id}/watch", base+"-watch", "Watch the status and the last use of a sandbox over a WebSocket", store.RoleViewer),
+	bindSocket(s, operation(http.MethodGet, "/v1/"+base+"/{id}/watch", base+"-watch", "Watch the status, the last use and folders of a sandbox over a WebSocket", store.RoleViewer),
 		func(in *ByID) string { return in.ID }, s.watchSandbox)
 }
 
-// watchSandbox sends the status and the last use of a sandbox, and each change of them. It does not
-// count as use of the sandbox.
+// watchSandbox sends the status and the last use of a sandbox, and each change of them. It also
+// sends changes of the folders that the client names. It does not count as use of the sandbox.
 func (s *Server) watchSandbox(c *socket, in *ByID) error {
 	client, err := s.control.Client(c.ctx, c.by.Actor, in.ID)
 	if err != nil {
@@ -28,6 +28,8 @@ func (s *Server) watchSandbox(c *socket, in *ByID) error {
 	}
 	ctx, stop := context.WithCancel(c.ctx)
 	defer stop()
+	watched := &folders{socket: c, host: client, id: in.ID, runs: make(chan struct{}, 1)}
+	defer watched.end()
 	c.run(stop, func() error {
 		stream, err := client.Watch(ctx, connect.NewRequest(&hostv1.WatchRequest{SandboxId: in.ID}))
 		if err != nil {
@@ -46,11 +48,19 @@ func (s *Server) watchSandbox(c *socket, in *ByID) error {
 			if err := c.send(e); err != nil {
 				return err
 			}
-			if m.Status == "" { // it was removed
+			switch m.Status {
+			case "": // it was removed
 				return nil
+			case "running":
+				watched.running()
 			}
 		}
 		return control.FromHost(cmp.Or(stream.Err(), io.ErrUnexpectedEOF))
-	}, onlyStop)
+	}, func(f frame) error {
+		if f.Type != "folders" {
+			return onlyStop(f)
+		}
+		return watched.watch(f.Paths)
+	})
 	return nil
 }

@@ -26,12 +26,13 @@ type Host struct {
 	sandboxes map[string]*pb.SandboxInfo
 	templates map[string]*pb.SandboxInfo // the sandboxes that became templates, by template ID.
 	programs  programs
-	remote    *remote           // client of an in-memory server. Nil before its first use.
-	ports     map[string]string // address that each sandbox's port connects to.
-	changed   chan struct{}     // closed and replaced when a sandbox changes.
-	streams   int               // open streams of Watch
-	states    map[string]state  // for Watch
-	broken    chan struct{}     // closed and replaced to break these streams
+	remote    *remote                   // client of an in-memory server. Nil before its first use.
+	ports     map[string]string         // address that each sandbox's port connects to.
+	changed   chan struct{}             // closed and replaced when a sandbox changes.
+	streams   int                       // open streams of Watch
+	states    map[string]state          // for Watch
+	broken    chan struct{}             // closed and replaced to break these streams
+	folders   map[*[]string]chan uint64 // the paths and changes of each stream of WatchFolders
 
 	calls []Called
 
@@ -53,7 +54,7 @@ func (h *Host) SetBreak(f func(call string, done bool) error) {
 func New() *Host {
 	return &Host{
 		sandboxes: map[string]*pb.SandboxInfo{}, templates: map[string]*pb.SandboxInfo{}, changed: make(chan struct{}), broken: make(chan struct{}),
-		states: map[string]state{},
+		states: map[string]state{}, folders: map[*[]string]chan uint64{},
 	}
 }
 

@@ -13,6 +13,73 @@ func (h *Host) Watch(ctx context.Context, req *connect.Request[hostv1.WatchReque
 	return h.service().Watch(ctx, req)
 }
 
+// WatchFolders implements the client of the host service.
+func (h *Host) WatchFolders(ctx context.Context, req *connect.Request[hostv1.WatchFoldersRequest]) (*connect.ServerStreamForClient[hostv1.WatchFoldersResponse], error) {
+	return h.service().WatchFolders(ctx, req)
+}
+
+// ChangeFolder reports a change of a folder to the streams of WatchFolders.
+func (h *Host) ChangeFolder(path string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for paths, changes := range h.folders {
+		for i, p := range *paths {
+			if p == path {
+				changes <- 1 << i
+			}
+		}
+	}
+}
+
+// WatchedFolders returns the number of open streams of WatchFolders.
+func (h *Host) WatchedFolders() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.folders)
+}
+
+// WatchFolders implements the host service.
+func (s service) WatchFolders(ctx context.Context, req *connect.Request[hostv1.WatchFoldersRequest], to *connect.ServerStream[hostv1.WatchFoldersResponse]) error {
+	h, changes := s.host, make(chan uint64, 100)
+	runs := func() (changed chan struct{}, ok bool) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		b := h.sandboxes[req.Msg.SandboxId]
+		if ok = b != nil && b.Status == "running"; ok {
+			h.folders[&req.Msg.Paths] = changes
+		}
+		return h.changed, ok
+	}
+	defer func() {
+		h.mu.Lock()
+		delete(h.folders, &req.Msg.Paths)
+		h.mu.Unlock()
+	}()
+	if err := h.do(ctx, "watch folders", func() error { return nil }); err != nil {
+		return err
+	}
+	changed, ok := runs()
+	if !ok {
+		return failed(connect.CodeFailedPrecondition, "the sandbox does not run")
+	}
+	for folders := uint64(0); ; {
+		if err := to.Send(&hostv1.WatchFoldersResponse{Changed: folders}); err != nil {
+			return err
+		}
+		for folders = 0; folders == 0; {
+			select {
+			case folders = <-changes:
+			case <-changed:
+				if changed, ok = runs(); !ok {
+					return failed(connect.CodeUnavailable, "the sandbox is being paused")
+				}
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
+}
+
 // Watchers returns the number of open streams of Watch for all sandboxes.
 func (h *Host) Watchers() int {
 	h.mu.Lock()

@@ -973,7 +973,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Watch the status and the last use of a sandbox over a WebSocket */
+        /** Watch the status, the last use and folders of a sandbox over a WebSocket */
         get: operations["sandboxes-watch"];
         put?: never;
         post?: never;
