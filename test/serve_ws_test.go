@@ -26,10 +26,10 @@ import (
 
 // wsFrame is a frame from "pyro serve".
 type wsFrame struct {
-	Type, Tag, Data, Encoding, Error string
-	PID                              int
-	Offset                           int64
-	ExitCode                         *int `json:"exit_code"`
+	Type, Tag, Data, Encoding, Error, Status, Path string
+	PID                                            int
+	Offset                                         int64
+	ExitCode                                       *int `json:"exit_code"`
 }
 
 // ws is a WebSocket to "pyro serve".
