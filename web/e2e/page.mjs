@@ -394,6 +394,25 @@ try {
 		await page.getByRole("button", { name: "Actions for made-inside" }).waitFor({ timeout: 120000 });
 		await client("POST", `/v1/sandboxes/${id}/exec`, { cmd: "rm", args: ["/srv/app/made-inside"] });
 		await page.getByRole("button", { name: "Actions for made-inside" }).waitFor({ state: "detached", timeout: 120000 });
+
+		// A program in the background renames a file, and no request uses the sandbox. After a use, the
+		// page would also load the folder again.
+		const script = "cd /srv/app; touch live-0; i=0; while mv live-$i live-$((i + 1)); do i=$((i + 1)); sleep 0.2; done";
+		await client("POST", `/v1/sandboxes/${id}/exec`, { cmd: "sh", args: ["-c", script], background: true });
+		const frames = [];
+		page.on("websocket", (s) => s.url().endsWith("/watch") && s.on("framereceived", (f) => frames.push(JSON.parse(f.payload).type)));
+		await page.goto(`/sandboxes/${id}/files?path=/srv/app`);
+		const row = page.getByRole("button", { name: /^Actions for live-/ });
+		for (let changes = 0, seen = 0, name = ""; changes < 3; await page.waitForTimeout(50)) {
+			const now = await row.getAttribute("aria-label");
+			if (frames.includes("state", seen)) changes = 0;
+			else if (now !== name) changes++;
+			seen = frames.length;
+			name = now;
+		}
+		assert.ok(frames.includes("folder"));
+		await client("POST", `/v1/sandboxes/${id}/exec`, { cmd: "sh", args: ["-c", "cd /srv/app; until rm live-*; do :; done"] });
+		await row.waitFor({ state: "detached" });
 	});
 
 	await beside("a deletion that nobody undoes", async (page) => {

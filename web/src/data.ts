@@ -22,6 +22,13 @@ interface Entry {
 }
 
 const entries = new Map<string, Entry>();
+const uses = signal(0); // changes when the users of an entry change
+
+/** keysInUse returns the keys of the values that the page shows. */
+export function keysInUse(): string[] {
+	void uses.value; // effects run again
+	return [...entries].filter(([, e]) => e.users > 0).map(([key]) => key);
+}
 
 function entryOf(key: string, load: (api: Api) => Promise<unknown>): Entry {
 	let e = entries.get(key);
@@ -68,10 +75,12 @@ export function useData<T>(key: string, load: (api: Api) => Promise<T>, every = 
 	// entry, and the component would watch it forever.
 	useLayoutEffect(() => {
 		e.users++;
+		uses.value++;
 		void refresh(e, api);
 		const timer = every && setInterval(() => document.visibilityState === "visible" && refresh(e), Math.max(every, 5) * 1000);
 		return () => {
 			e.users--;
+			uses.value++;
 			if (timer) clearInterval(timer);
 		};
 	}, [e, every]);

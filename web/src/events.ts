@@ -4,7 +4,8 @@
 import { computed, effect, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { openSocket } from "./api";
-import { loadMe, me, reload, reloadWhere } from "./data";
+import { keysInUse, loadMe, me, reload, reloadWhere } from "./data";
+import { keyOf } from "./paths";
 import { Retry } from "./retry";
 
 interface Change {
@@ -97,9 +98,31 @@ function keysOf(c: Change): (key: string) => boolean {
 	return () => false;
 }
 
+/** maxFolders is the number of folders that the server watches for a page. */
+const maxFolders = 64;
+
+/** loading has the folders that are loaded after a change. The value says whether they changed again. */
+const loading = new Map<string, boolean>();
+
+/** loadFolder loads a folder again. A folder that is slow to load and changes often is not loaded all the time. */
+async function loadFolder(key: string) {
+	if (loading.has(key)) {
+		loading.set(key, true);
+		return;
+	}
+	do {
+		loading.set(key, false);
+		const began = performance.now();
+		await reloadWhere((k) => k === key);
+		await new Promise((done) => setTimeout(done, 3 * (performance.now() - began)));
+	} while (loading.get(key));
+	loading.delete(key);
+}
+
 /**
  * useActivity watches a running sandbox while the page shows it. After each use of it, by any client,
- * the page loads its values again, except those that are large or slow.
+ * the page loads its values again, except those that are large or slow. It loads a folder that it
+ * shows after each change in it, also by programs.
  */
 export function useActivity(id: string, running: boolean) {
 	const watches = running && shown.value;
@@ -107,11 +130,32 @@ export function useActivity(id: string, running: boolean) {
 		if (!watches) return;
 		const retry = newRetry();
 		let socket: WebSocket;
+		let watched: string[] = []; // folders
+		const watchFolders = () => {
+			const prefix = keyOf(id, "");
+			const paths = keysInUse().filter((key) => key.startsWith(prefix)).map((key) => key.slice(prefix.length)).slice(-maxFolders);
+			if (socket.readyState !== WebSocket.OPEN || (paths.length ? paths.every((p) => watched.includes(p)) : !watched.length)) return;
+			watched = paths;
+			socket.send(JSON.stringify({ type: "folders", paths }));
+		};
+		let gathering: ReturnType<typeof setTimeout>;
+		const stopGathering = effect(() => {
+			keysInUse();
+			clearTimeout(gathering);
+			gathering = setTimeout(watchFolders, gatherTime);
+		});
 		const connect = () => {
 			socket = openSocket(id, "watch");
-			// Values that were loaded before the first message may be older than it.
-			socket.onmessage = () => {
+			socket.onopen = () => {
+				watched = [];
+				watchFolders();
+			};
+			socket.onmessage = (m) => {
 				retry.tries = 0;
+				const { type, path } = JSON.parse(m.data);
+				if (type === "folder") void loadFolder(keyOf(id, path));
+				if (type !== "state") return;
+				// Values that were loaded before the first message may be older than it.
 				const one = `sandbox/${id}`;
 				reloadWhere((key) => key === one || (key.startsWith(`${one}/`) && !/^\/(history|diff|checkpoints|metrics)/.test(key.slice(one.length))));
 			};
@@ -120,7 +164,9 @@ export function useActivity(id: string, running: boolean) {
 		connect();
 		return () => {
 			retry.stop();
-			socket.onmessage = socket.onclose = null;
+			stopGathering();
+			clearTimeout(gathering);
+			socket.onopen = socket.onmessage = socket.onclose = null;
 			socket.close();
 		};
 	}, [id, watches]);
