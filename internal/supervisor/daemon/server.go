@@ -122,8 +122,8 @@ var (
 	errPausing  = fault.Newf(fault.Unavailable, "it is being paused").WithHint("try again: the next operation resumes it")
 )
 
-// refuse makes new operations fail with the given error, and ends the watches of folders with it. If
-// the error is nil, new operations are accepted again.
+// refuse makes new operations fail with the given error, and ends the watches of folders with it.
+// If the error is nil, new operations are accepted again.
 func (s *server) refuse(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
