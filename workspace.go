@@ -83,7 +83,7 @@ type WorkspaceSeed struct {
 	Ignored     int    `json:"ignored"`               // number of omitted files and folders that git ignores; a folder counts as one.
 	Bytes       int64  `json:"bytes"`                 // total size of the files.
 	GitMissing  string `json:"git_missing,omitempty"` // why git can't work in the copy of a checkout, and how to help.
-	ForkedFrom  string `json:"forked_from,omitempty"` // set for a fork: the source workspace, whose seed the other fields describe.
+	ForkedFrom  string `json:"forked_from,omitempty"` // set for a fork: the source workspace. The other fields then describe the seed of the source.
 }
 
 // WorkspaceSummary describes a workspace in a list.

@@ -52,7 +52,7 @@ type PulledChange = pull.Change
 // PullWorkspaceSync brings the changes of a running workspace back into a folder of the host: what
 // was added, modified or deleted since the baseline. Everything else in the folder stays unchanged,
 // including all folders named .git. A pull happens completely or not at all, even if the process is
-// killed. A file that is replaced is never missing.
+// killed. While a file is replaced, its path always has the old or the new file.
 //
 // A change is a conflict if the host no longer has the entry of the baseline, unless it already has
 // the entry of the workspace. Without Resolve, conflicts are an error of kind Precondition that

@@ -78,7 +78,7 @@ func TestKilled(t *testing.T) {
 	for range 6 {
 		kill(t, p.start("run", environment, "--", "sleep", "1000"), 10*time.Millisecond+time.Duration(moments.Int64N(int64(700*time.Millisecond))))
 	}
-	if r := p.in("echo", "next"); r.stdout != "next\n" { // the method in checks that nothing remains
+	if r := p.in("echo", "next"); r.stdout != "next\n" { // p.in also checks that nothing remains
 		t.Errorf("%+v", r)
 	}
 }

@@ -63,8 +63,8 @@ func (c hostCerts) served() []string {
 	return []string{"--tls-ca", filepath.Join(c.ours, "ca.pem"), "--tls-cert", filepath.Join(c.ours, "server.pem"), "--tls-key", filepath.Join(c.ours, "server-key.pem")}
 }
 
-// shown returns the flags that make curl and buf curl use a client certificate. If dir is "", they
-// use none.
+// shown returns the flags that make curl and buf curl use a client certificate. If dir is "", the
+// flags contain no client certificate.
 func (c hostCerts) shown(dir string) []string {
 	flags := []string{"--cacert", filepath.Join(c.ours, "ca.pem")}
 	if dir != "" {

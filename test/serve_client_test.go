@@ -88,7 +88,7 @@ func TestServeTemplates(t *testing.T) {
 	if err := a.server.Wait(); err != nil {
 		t.Errorf("it ended with %v", err)
 	}
-	spans := collector.Spans() // the end of the server sends the last ones
+	spans := collector.Spans() // the server has sent the last spans before it ended
 	exec := spans["exec"]
 	if request := spans["POST /v1/sandboxes/{id}/exec"]; exec.Trace == "" || request.Trace != exec.Trace {
 		t.Errorf("got the spans %+v", spans)

@@ -51,7 +51,7 @@ func newSite(t *testing.T) *site {
 	s := &site{api: a, id: b.Id}
 	s.browser = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
-		return d.DialContext(ctx, "tcp", strings.TrimPrefix(s.address, "http://")) // every name is this server
+		return d.DialContext(ctx, "tcp", strings.TrimPrefix(s.address, "http://")) // connect to this server for every host name
 	}}}
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		if got, text := s.get("8000", "/headers"); got == 200 {

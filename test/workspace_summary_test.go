@@ -77,7 +77,7 @@ func TestSummary(t *testing.T) {
 		"commands.total": "2", "commands.failed": "1", "outcome.last_command.exit_code": "9", "outcome.last_command.command": "sh -c 'exit 9'",
 		"edits.total": "3", "outcome.patch_count": "1", "outcome.sync_count": "1", "artifacts.total": "1", "services.total": "2", "services.running": "1",
 		"shells.total": "1", "shells.open": "1", "snapshots.named_count": "1", "snapshots.created_count": "1", "snapshots.deleted_count": "1", "outcome.reset_count": "0",
-		// The four added paths are made, written, in and in/one.
+		// The four added paths are "made", "written", "in" and "in/one".
 		"changes.summary.added": "4", "changes.summary.modified": "1", "changes.summary.deleted": "1",
 	}
 	s := summary()

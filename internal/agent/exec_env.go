@@ -18,8 +18,8 @@ import (
 // concurrent use.
 type ExecEnv interface {
 	// Root returns a descriptor of the root folder that processes see. The descriptor stays open
-	// while the environment is in use. Root returns another one after the environment was created
-	// again.
+	// while the environment is in use. After the environment was created again, Root returns a new
+	// descriptor.
 	Root() (int, error)
 	// Do calls f on a thread that sees the same paths as the processes. Processes that f starts
 	// become part of the environment. If f starts goroutines, they do not run on this thread.

@@ -195,7 +195,8 @@ func TestChangingFolderIsDetected(t *testing.T) {
 	}
 }
 
-// interference is a context. Its method Err calls the function do once, after a number of calls.
+// interference is a context whose method Err calls the function do once, after a number of calls.
+// So a test can change a folder while the folder is read.
 type interference struct {
 	context.Context
 	left int

@@ -15,8 +15,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// TestGitFolderIsReplaced checks the stream if other files replace one of two .git, and the reasons
-// for those that can't be replaced.
+// TestGitFolderIsReplaced replaces one of two entries named .git with other files, and checks the
+// stream. It also checks the reason for each .git that can't be replaced.
 func TestGitFolderIsReplaced(t *testing.T) {
 	src, objects := t.TempDir(), t.TempDir()
 	for _, folder := range []string{"tree", "below/.git"} {

@@ -93,7 +93,7 @@ func TestHostileMerges(t *testing.T) {
 	}
 }
 
-// TestWritePath merges the stream of each kind of path.
+// TestWritePath checks the stream of WritePath for a folder, a file, links and invalid paths.
 func TestWritePath(t *testing.T) {
 	from := t.TempDir()
 	check(t, os.MkdirAll(filepath.Join(from, "dir/sub"), 0o755))

@@ -43,7 +43,8 @@ type Updated struct {
 
 // Update writes the directory that a tar stream from a machine contains into an existing directory.
 // The stream is as in [Extract]. Update adds and replaces entries, and removes nothing, unless
-// Delete is set. A replaced file is never missing. Existing directories keep their attributes.
+// Delete is set. While a file is replaced, its path always has the old or the new file. Existing
+// directories keep their attributes.
 //
 // Update is as atomic as Apply. Nothing outside of target is written, because links are not
 // followed. If only one of the old and the new entry is a directory, the error has the kind

@@ -52,8 +52,8 @@ func parse(text []byte) (*dockerfile, error) {
 	return d, nil
 }
 
-// invalidAt returns an error with the line of a Dockerfile. The line comes from the error. If the
-// error has none, it is the given location.
+// invalidAt returns an error with the line of a Dockerfile. If err does not contain the line, the
+// line is that of the given location.
 func invalidAt(err error, at []parser.Range) error {
 	if known := (*fault.Error)(nil); errors.As(err, &known) && known.Kind != fault.Internal {
 		if len(at) == 0 {
@@ -112,7 +112,8 @@ func (d *dockerfile) target(name string) (int, error) {
 	return i, nil
 }
 
-// earlier returns the stage with a name that comes before the stage i.
+// earlier returns the index of the stage with the given name, and whether this stage comes before
+// stage i.
 func (d *dockerfile) earlier(name string, i int) (int, bool) {
 	n, ok := d.find(name)
 	return n, ok && n < i

@@ -47,7 +47,7 @@ func (v variables) set(name, value string) variables {
 
 var _ shell.EnvGetter = variables(nil)
 
-// platform are the arguments that every Dockerfile can use without a value.
+// platform returns the arguments whose values come from the build itself, such as TARGETARCH.
 func platform() map[string]string {
 	all := map[string]string{}
 	for _, side := range []string{"TARGET", "BUILD"} {

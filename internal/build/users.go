@@ -32,7 +32,7 @@ func ownerOf(tree view.Tree, text string) (owner, error) {
 	switch {
 	case !hasGroup:
 		o.gid = o.uid
-		if _, number := strconv.Atoi(user); number != nil { // a name has the group of its line
+		if _, number := strconv.Atoi(user); number != nil { // the default group of a named user
 			if o.gid, err = lookUp(tree, "etc/group", user); err != nil {
 				o.gid, err = o.uid, nil
 			}

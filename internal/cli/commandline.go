@@ -103,7 +103,7 @@ func (v *programFlags) parse() (env, secretEnv map[string]string, err error) {
 	return env, secretEnv, nil
 }
 
-// parsePairs parses pairs such as KEY=VALUE. Errors quote the form.
+// parsePairs parses pairs such as KEY=VALUE. The parameter form describes a pair in errors.
 func parsePairs(form string, pairs []string) (map[string]string, error) {
 	all := map[string]string{}
 	for _, pair := range pairs {

@@ -118,8 +118,8 @@ func (o *buildOptions) parse(cmd *cobra.Command) error {
 	return nil
 }
 
-// parseBuildSecret parses a secret of the form id=ID,src=FILE or id=ID,env=NAME. The parts can also
-// have the other names that docker knows.
+// parseBuildSecret parses a secret of the form id=ID,src=FILE or id=ID,env=NAME. It also accepts
+// docker's other names for these keys.
 func parseBuildSecret(text string) (s pyro.Secret, err error) {
 	variable := ""
 	for part := range strings.SplitSeq(text, ",") {

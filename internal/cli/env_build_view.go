@@ -62,7 +62,7 @@ func instruction(text string) string {
 const liveLines = 6
 
 // liveBuild shows one line for each step. Below the running step it shows the end of the output. If
-// the step fails, it prints the output that it still knows.
+// the step fails, it prints the lines of output that it has kept.
 type liveBuild struct {
 	out   io.Writer
 	width int

@@ -21,8 +21,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/operations"
 )
 
-// described lists the sections of docs/json.md that have a table for a struct. If the table is not
-// the first one in its section, below is the line above the table.
+// described lists the sections of docs/json.md that have a table for a struct. The field below is
+// empty for the first table of a section, and otherwise the line above the table.
 var described = []struct {
 	section, below string
 	value          any

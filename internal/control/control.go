@@ -80,7 +80,7 @@ func New(ctx context.Context, o Options) (*Control, error) {
 type sandboxLock struct {
 	held  chan struct{}     // has an element while an operation holds the lock.
 	users int               // operations that hold the lock or wait for it.
-	after map[string]string // hosts by the IDs of sandboxes: arguments for look, which is called when the lock is free.
+	after map[string]string // arguments for calls of look that wait until the lock is free: the host, by the ID of the sandbox.
 }
 
 // lock locks a sandbox. It waits while another operation changes the sandbox. The caller must call

@@ -168,8 +168,8 @@ func (c *Control) reconcile(ctx context.Context, h Host, b store.Sandbox, there 
 	status := there.Status
 	switch {
 	case b.Wanted == store.WantRunning && b.Status == statusPaused && (status == statusPaused || status == statusRunning):
-		// The resume was interrupted. If the process that resumed the sandbox was killed, a machine
-		// that runs now may soon be paused again. This call then resumes it again.
+		// The resume was interrupted. If a process was killed while it resumed the sandbox, the
+		// machine may run now and be paused again soon. Then this call resumes it again.
 		status, err = resume(ctx, h, b)
 	case status == statusRunning && b.Wanted == store.WantPaused && b.Status != statusPaused: // the pause was interrupted
 		status, err = pause(ctx, h, b)

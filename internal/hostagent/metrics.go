@@ -30,7 +30,7 @@ type tier struct {
 	points   []point // oldest first
 	sum      point   // sum of the samples since the last point
 	count    int64
-	slot     int64 // interval that sum belongs to, counted since 1970 in units of every
+	slot     int64 // number of the interval of sum: the time since 1970 divided by every
 }
 
 // The tiers. Each tier after the first contains means of the tier before it.

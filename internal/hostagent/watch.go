@@ -96,8 +96,8 @@ func (a *Agent) awaitEnd(s *sandbox) {
 				return
 			}
 			s.watchers.changed(s.id())
-			// A call of awaitEnd for a resumed machine did nothing if it came before awaited was
-			// reset.
+			// The machine may have been resumed before awaited was reset. Then the call of awaitEnd
+			// for it did nothing.
 			if ok = a.options.Machines.Running(id); ok {
 				id, ok = s.await()
 			}

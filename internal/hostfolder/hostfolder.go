@@ -1,7 +1,7 @@
 // Package hostfolder changes folders of the host that contain files of the user.
 //
-// A change is atomic: after a crash or a kill at any moment, recovery completes or undoes it. A
-// file that is replaced is never missing. Links are never followed.
+// A change is atomic: after a crash or a kill at any moment, recovery completes or undoes it. While
+// a file is replaced, its path always has the old or the new file. Links are never followed.
 package hostfolder
 
 import (

@@ -48,8 +48,8 @@ func (s *Stack) track(rec Record, end func()) (done func() Record) {
 	}
 }
 
-// changed returns the reason if the policy refuses a connection that it had allowed earlier. The
-// name of the connection counts, even if it was resolved long ago.
+// changed returns the reason if the policy refuses a connection that it had allowed earlier.
+// changed checks the connection's own name too, even if the name was resolved long ago.
 func (s *Stack) changed(rec Record) *egress.Refusal {
 	names := s.names.of(rec.Address)
 	if rec.Name != "" && !slices.Contains(names, rec.Name) {

@@ -22,7 +22,7 @@ type Machine int
 const (
 	local           Machine = iota
 	NeedsRecords            // only records and disks: the machine can be in any state
-	NeedsMachine            // a running machine. A paused one is resumed.
+	NeedsMachine            // a running machine: a paused machine is resumed
 	ReplacesMachine         // it ends the machine and starts another one
 )
 
@@ -82,8 +82,8 @@ func CallRemote[Req, Res any](ctx context.Context, to Remote, workspace, method 
 
 const workspaceID = "workspace_id"
 
-// remote returns the function that calls a method on a workspace of another host. It ignores the
-// Pyro. The request must have the field WorkspaceID.
+// remote returns the function that calls a method on a workspace of another host. The function does
+// not use its argument of type *pyro.Pyro. The request must have the field WorkspaceID.
 func remote[Req, Res any](to Remote, method string, changes bool) Function[Req, Res] {
 	return func(_ *pyro.Pyro, ctx context.Context, req Req) (Res, error) {
 		return CallRemote[Req, Res](ctx, to, reflect.ValueOf(req).FieldByName("WorkspaceID").String(), method, changes, req)

@@ -140,8 +140,8 @@ func sign(line []byte) byte {
 	return 0
 }
 
-// counted skips as many old and new lines as the header states. It reports whether there are that
-// many.
+// counted skips the number of old and new lines in the header. It returns false if there are fewer
+// lines.
 func (p *parser) counted(old, now int) bool {
 	if old == 0 && now == 0 {
 		return false

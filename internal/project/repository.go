@@ -15,10 +15,9 @@ import (
 )
 
 // Repository is the git repository of a checkout whose .git leads out of its folder. Worktrees,
-// submodules and clones with alternates have such a .git. Files makes a .git that needs nothing
-// else.
+// submodules and clones with alternates have such a .git. Files makes a self-contained .git.
 type Repository struct {
-	link    string   // relative path; if not empty, .git only becomes a file with it.
+	link    string   // if not empty: the copy's .git is only a file that contains this relative path.
 	dir     string   // contains HEAD and the index of the checkout.
 	common  string   // contains references and the configuration; often dir itself.
 	objects []string // the folders of its objects; the alternates come last
@@ -35,8 +34,8 @@ const (
 // The checkout is top or below it, and only top is copied. ExternalRepository returns nil if the
 // .git can be copied as it is.
 //
-// The files of a checkout can come from a machine. So a repository outside must name the checkout
-// as its own, and a repository in the folder must have its objects there. Otherwise, and if the
+// The files of a checkout can come from a machine. So a repository outside of top must name the
+// checkout as its own. A repository in top must have its objects there too. Otherwise, and if the
 // repository can't be copied, ExternalRepository returns an error that says how to help.
 func ExternalRepository(ctx context.Context, top, checkout string) (*Repository, error) {
 	r, err := externalRepository(ctx, resolveLinks(top), resolveLinks(checkout))
@@ -65,8 +64,8 @@ func externalRepository(ctx context.Context, top, checkout string) (*Repository,
 	return nil, nil
 }
 
-// ofFolder returns the repository of a checkout with a folder .git. It is nil if all objects are in
-// the folder top, and a copy finds them there.
+// ofFolder returns the repository of a checkout with a folder .git. It returns nil if all objects
+// are in the folder top and git can find them in a copy.
 func ofFolder(top, checkout, at string) (*Repository, error) {
 	for _, name := range []string{"objects", "refs", "HEAD", "config"} {
 		if part := filepath.Join(at, name); !inside(top, resolveLinks(part)) {
@@ -146,9 +145,9 @@ func (r *Repository) names(ctx context.Context, checkout string) bool {
 
 const alternates = "objects/info/alternates"
 
-// objectFolders returns a folder of objects and all its alternates, and whether an absolute path
-// names one of them: a copy does not find that one. It fails if one is missing, since then objects
-// are missing.
+// objectFolders returns a folder of objects and all its alternates. absolute reports whether an
+// alternate has an absolute path, which is wrong in a copy. objectFolders fails if a folder is
+// missing, because objects are missing then.
 func objectFolders(first string) (all []string, absolute bool, err error) {
 	var add func(folder string, depth int) error
 	add = func(folder string, depth int) error {

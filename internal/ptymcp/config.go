@@ -38,8 +38,8 @@ type Config struct {
 	ControlTools  bool          // ENABLE_CONTROL_TOOLS, 0
 	LegacyConfirm bool          // DANGEROUS_LEGACY_MODE, 0
 	CheckWrites   bool          // CHECK_WRITES, 1: check typed lines in the same way as spawned commands
-	// SECRETS: files and variables for pty_send_secret, separated by semicolons. Default: all of
-	// them, but none for workspaces.
+	// SECRETS: files and variables for pty_send_secret, separated by semicolons. By default, all
+	// files and variables are allowed, but none for workspaces.
 	Secrets   []string
 	SpawnMeta bool       // SPAWN_META, 0: pty_spawn returns all fields of the session instead of only its ID
 	LogLevel  slog.Level // LOG, info

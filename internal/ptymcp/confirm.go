@@ -155,7 +155,7 @@ func (s *Server) confirm(ctx context.Context, req confirmRequest, _ func(string)
 }
 
 // checkCommand returns the findings in a command, in the folder that pty_spawn would choose. If the
-// request has no folder, elsewhere contains the findings in /.
+// request has no folder, elsewhere contains the findings for the folder /.
 func (s *Server) checkCommand(req confirmRequest) (here, elsewhere danger.Verdict) {
 	_, defaultCwd := s.currentLimits()
 	at := danger.Start{Cwd: req.Cwd, Env: req.Env}

@@ -81,7 +81,7 @@ func TestEndOfInput(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(2 * time.Minute): // the call would take five
+	case <-time.After(2 * time.Minute): // the timeout of the call is five minutes
 		t.Error("the server has not ended")
 		cmd.Process.Kill()
 		<-ended

@@ -77,7 +77,7 @@ func (s *Server) checkOwner(info session.Info, owner string) error {
 	return nil
 }
 
-// requireOwner returns an error if an owner is required and the call has none. It serves for calls
+// requireOwner returns an error if an owner is required and the call has none. Use it for calls
 // that name no session.
 func (s *Server) requireOwner(owner, what string) error {
 	if s.config.RequireOwner && owner == "" {

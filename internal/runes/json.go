@@ -9,7 +9,7 @@ import (
 )
 
 // CheckText returns an error if a text of JSON has something that is not a character: a lone half
-// of a surrogate pair, or bytes that are not UTF-8. Decoders would silently replace it.
+// of a surrogate pair, or bytes that are not UTF-8. Decoders would silently replace such parts.
 func CheckText(json []byte) error {
 	if !utf8.Valid(json) {
 		return fmt.Errorf("it is not UTF-8")

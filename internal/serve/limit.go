@@ -11,8 +11,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/control/store"
 )
 
-// The default limits. Each sender has a bucket of tokens. A request takes a token, and the bucket
-// gets new ones at the rate.
+// The default limits. Each sender has a bucket of tokens. A request takes a token. The bucket gets
+// new tokens at the given rate, up to the given burst.
 const (
 	requestRate  = 100 // requests of a key, a user or an unknown address, each second
 	requestBurst = 200
@@ -64,7 +64,7 @@ func (l *limiter) take(key string) (wait time.Duration, ok bool) {
 	return 0, true
 }
 
-// back puts a token of a sender back.
+// back returns a token to the bucket of a sender.
 func (l *limiter) back(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -127,7 +127,7 @@ func TestOtherSites(t *testing.T) {
 	}
 	at, _ := url.Parse(w.url)
 	cookie := b.jar.Cookies(at)[0].String()
-	b.jar, _ = cookiejar.New(nil) // the cookie is sent with every host
+	b.jar, _ = cookiejar.New(nil) // without the jar, the test sends the cookie to every host
 	for name, headers := range map[string][]string{
 		"a form of another site":         {"Sec-Fetch-Site", "cross-site", "Origin", "http://evil.example"},
 		"a form of a sandbox":            {"Sec-Fetch-Site", "same-site", "Origin", "http://8080-cl-1.localhost:" + at.Port()},

@@ -166,7 +166,7 @@ func (b *browser) logIn() (int, string) {
 	return r.StatusCode, text
 }
 
-// TestOIDC logs in at a provider: as an invited user, again, and with an email in a permitted
+// TestOIDC logs in at a provider: twice as an invited user, and once with an email in a permitted
 // domain.
 func TestOIDC(t *testing.T) {
 	w, p := newWorld(t), newIDProvider(t)

@@ -117,7 +117,7 @@ func newPreviewed(t *testing.T) *previewed {
 	w.check(err)
 	p.client = &http.Client{Jar: jar, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
-		return d.DialContext(ctx, "tcp", at.Host) // every name is this server
+		return d.DialContext(ctx, "tcp", at.Host) // connect to this server for every host name
 	}}}
 	return p
 }

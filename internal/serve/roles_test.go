@@ -49,7 +49,7 @@ func (w *world) member(name, team string, role store.Role) string {
 // sender is a kind of sender of requests.
 type sender struct {
 	name    string
-	team    *string    // nil: the sender is refused with the status refused
+	team    *string    // nil: the server refuses the sender, with the status in refused
 	role    store.Role // role of the sender in the team
 	key     bool       // the sender is an API key
 	refused int

@@ -158,7 +158,7 @@ type Point struct {
 	Disk      int64   `json:"disk_bytes"`
 }
 
-// tiers maps each range of metrics to its range on hosts and its length.
+// tiers maps each range of the API to the range to request from the host agent, and to its length.
 var tiers = map[string]struct {
 	host   string
 	length time.Duration

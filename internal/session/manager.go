@@ -195,8 +195,8 @@ func (m *Manager) List() ([]Info, error) {
 	return all, err
 }
 
-// list is like List, but also returns folders that can't be read. Their sessions are being created,
-// or their files were damaged when the host crashed.
+// list is like List, but also returns the folders that can't be read. Such a session is still being
+// created, or a crash of the host has damaged its files.
 func (m *Manager) list() (all []Info, unread []Folder, err error) {
 	used := map[string]int64{}
 	unread, err = m.each(func(info Info) {

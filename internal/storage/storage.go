@@ -90,8 +90,8 @@ type kind interface {
 	// baseline returns layers with the content of a volume. A machine that resumes with this volume
 	// never writes to them.
 	baseline(ctx context.Context, volume []string) ([]string, error)
-	// adopt copies or links disks of another workspace. If constant is true, no machine writes to
-	// the volume in d, here or there. If owned is also true, adopt can move the disks.
+	// adopt copies or links disks of another workspace. If constant is true, no machine of either
+	// workspace writes to the volume in d. If owned is also true, adopt can move the disks.
 	adopt(ctx context.Context, source Folder, d store.Disks, constant, owned bool) error
 	flatten(ctx context.Context, d store.Disks) (volume string, err error)
 	size(d, others store.Disks) int64

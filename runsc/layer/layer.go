@@ -2,8 +2,8 @@
 //
 // The format is a tar archive, POSIX.1-2001 ("pax"). Names are relative to the root of the
 // environment, without "/" or "./" at the start. The root itself is "./". Names of folders end with
-// "/". A folder comes before its content. There is no other order. An entry replaces the file with
-// the same name in the environment:
+// "/". A folder comes before its content. Otherwise, entries can have any order. An entry replaces
+// the file with the same name in the environment:
 //   - A folder gets the owner, mode and time of the entry, and keeps its content from the
 //     environment. If the entry has the record SCHILY.xattr.trusted.overlay.opaque=y, the old
 //     content is removed.

@@ -1,8 +1,8 @@
 // Data of the server that the page shows. Each value is loaded once and kept while it is stale, so
 // that nothing jumps. It is loaded again after a change (see events.ts), and when the page gets the
 // focus. Some values change without an event, such as metrics and the programs of a sandbox. They
-// are also loaded at intervals while somebody looks at them. A load that no user asked for is no
-// use of a sandbox.
+// are also loaded at intervals while somebody looks at them. A load that no user asked for does not
+// count as use of a sandbox.
 import { computed, signal, type Signal } from "@preact/signals";
 import { useLayoutEffect } from "preact/hooks";
 import { api, forgetRequests, passiveApi, type Api, type ApiError, type Me, type Sandbox, whenUnauthorized } from "./api";
@@ -61,14 +61,17 @@ function refresh(e: Entry, by = passiveApi): Promise<void> {
 /** reload loads all values whose key starts with a prefix again, if the page shows them. */
 export const reload = (prefix: string) => reloadWhere((key) => key.startsWith(prefix));
 
-/** reloadWhere does the same for the keys that a function reports. */
+/** reloadWhere does the same for all keys for which a function returns true. */
 export function reloadWhere(concerned: (key: string) => boolean): Promise<unknown> {
 	const found = [...entries].filter(([key]) => concerned(key));
 	for (const [key, e] of found) if (e.users === 0) entries.delete(key);
 	return Promise.all(found.filter(([, e]) => e.users > 0).map(([, e]) => refresh(e)));
 }
 
-/** useData returns a value of the server. every: seconds between two loads, at least 5. */
+/**
+ * useData returns a value of the server. every is the number of seconds between two loads, at least
+ * 5; 0: no reloads at intervals.
+ */
 export function useData<T>(key: string, load: (api: Api) => Promise<T>, every = 0): Data<T> & { reload: () => Promise<unknown> } {
 	const e = entryOf(key, load);
 	// This runs right after the render. Later, an event could already have removed the unused
@@ -93,7 +96,10 @@ document.addEventListener("visibilitychange", () => {
 	else if (Date.now() - left > 1000) void reload("");
 });
 
-/** activity is the interval of pages that show when a sandbox was last active, which has no event. */
+/**
+ * activity is the interval for pages that show when a sandbox was last active. The server sends no
+ * event for that.
+ */
 export const activity = 60;
 
 /** me is the user: undefined while it loads, null without a session. */
@@ -110,7 +116,10 @@ export async function loadMe() {
 	}
 }
 
-/** endSession forgets the user and all values, also those that still load. The page shows the login. */
+/**
+ * endSession discards the user and all values, including values that still load. Then the page
+ * shows the login.
+ */
 export function endSession() {
 	forgetRequests();
 	me.value = null;

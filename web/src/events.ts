@@ -1,5 +1,5 @@
-// The stream of changes, GET /v1/events. After a change by any client, the page loads the values
-// that it concerns again. A page has one stream, while it is visible and somebody is logged in.
+// The stream of changes, GET /v1/events. After a change by any client, the page loads the
+// affected values again. A page has one stream while it is visible and somebody is logged in.
 // Browsers permit only six connections to a server, for all pages together.
 import { computed, effect, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -14,8 +14,8 @@ interface Change {
 	data: { status?: string };
 }
 
-const hiddenTime = 15_000; // until a hidden page closes its stream
-const gatherTime = 100; // changes often come several at once
+const hiddenTime = 15_000; // ms until a hidden page closes its stream
+const gatherTime = 100; // ms, because often several changes arrive together
 const newRetry = () => new Retry(2_000, 60_000);
 
 const loggedIn = computed(() => !!me.value);
@@ -101,10 +101,10 @@ function keysOf(c: Change): (key: string) => boolean {
 /** maxFolders is the number of folders that the server watches for a page. */
 const maxFolders = 64;
 
-/** loading has the folders that are loaded after a change. The value says whether they changed again. */
+/** loading contains the folders that are being loaded. The value is true if the folder changed again. */
 const loading = new Map<string, boolean>();
 
-/** loadFolder loads a folder again. A folder that is slow to load and changes often is not loaded all the time. */
+/** loadFolder loads a folder again. It waits three times as long as the last load took. */
 async function loadFolder(key: string) {
 	if (loading.has(key)) {
 		loading.set(key, true);
@@ -120,9 +120,9 @@ async function loadFolder(key: string) {
 }
 
 /**
- * useActivity watches a running sandbox while the page shows it. After each use of it, by any client,
- * the page loads its values again, except those that are large or slow. It loads a folder that it
- * shows after each change in it, also by programs.
+ * useActivity watches a running sandbox while the page shows it. After any client has used the
+ * sandbox, the page loads the values of the sandbox again, except large and slow ones. If a program
+ * changes a folder that the page shows, the page loads the folder again.
  */
 export function useActivity(id: string, running: boolean) {
 	const watches = running && shown.value;

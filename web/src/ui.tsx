@@ -32,7 +32,7 @@ export function Button({ kind, small, icon: Icon, busy, label, children, class: 
 	);
 }
 
-/** useAttempt returns attempt, which runs a function. busy: it still runs. error: why it failed. */
+/** useAttempt returns attempt, which runs a function. busy: it is running. error: why it failed. */
 export function useAttempt(): { busy: boolean; error: string; attempt: (f: () => Promise<unknown>) => Promise<void> } {
 	const [busy, setBusy] = useState(false);
 	const [error, setError] = useState("");
@@ -50,7 +50,10 @@ export function useAttempt(): { busy: boolean; error: string; attempt: (f: () =>
 	return { busy, error, attempt };
 }
 
-/** useAction returns a function for a button, and whether it still runs. A toast shows its error. */
+/**
+ * useAction returns whether the action f runs now, and a function that runs it, for a button. If f
+ * fails, a toast shows the error.
+ */
 export function useAction(f: () => Promise<unknown>): [boolean, () => Promise<void>] {
 	const [busy, setBusy] = useState(false);
 	const run = async () => {
@@ -168,8 +171,8 @@ export function PageHead({ title, sub, children }: { title: string; sub?: string
 }
 
 /**
- * Table shows rows. With loading it shows placeholders. With actions it has one more column, for buttons. On
- * a phone, where the columns are below each other, each cell has the name of its column.
+ * Table shows rows. With loading it shows placeholders. With actions it has one more column, for
+ * buttons. On a phone the columns are below each other, and each cell has the name of its column.
  */
 export function Table({ columns, actions, loading, children }: { columns: string[]; actions?: boolean; loading?: boolean; children: ComponentChildren }) {
 	const ref = useRef<HTMLTableElement>(null);
@@ -208,7 +211,7 @@ export function Table({ columns, actions, loading, children }: { columns: string
 	);
 }
 
-/** Fact is an entry of a list of facts. Its value is a bone until known. */
+/** Fact is an entry of a list of facts. While the value is not known, it shows a placeholder. */
 export function Fact({ name, known, wide, children }: { name: string; known: boolean; wide?: boolean; children: ComponentChildren }) {
 	return (
 		<div class={wide ? "wide" : ""}>
@@ -344,13 +347,16 @@ interface Question {
 }
 const question = signal<Question | null>(null);
 
-/** ask shows a question with a button that does something. When it is gone, ask returns whether that was done. */
+/**
+ * ask shows a question with a button for an action. When the question is closed, ask returns
+ * whether the action succeeded.
+ */
 export function ask(q: Omit<Question, "answer">): Promise<boolean> {
 	return new Promise((answer) => (question.value = { ...q, answer }));
 }
 
 export function Questions() {
-	// After a login, a question of the previous user must not be there.
+	// After a login, no question of the previous user may remain.
 	useEffect(() => () => void (question.value = null), []);
 	const q = question.value;
 	return q && <Asked key={q.title} q={q} />;

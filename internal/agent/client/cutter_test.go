@@ -100,8 +100,8 @@ func (c *cutter) arm() {
 	c.left = c.random.Intn(c.most)
 }
 
-// SetDeadline stops cuts. The client calls it at the end of a session and before the next one, and
-// the start of a session must not be cut.
+// SetDeadline stops cuts, because the start of a session must not be cut. The client calls it at
+// the end of a session and before the next one.
 func (c *cutter) SetDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,8 +18,9 @@ import (
 // agent's [Abilities].
 const AgentArgument = "agent"
 
-// Abilities are tasks that the agent does in some machines. In other machines, the driver does them
-// or they are not done. Abilities do not depend on each other, except that Hold needs Cgroups.
+// Abilities are tasks that the agent does in some machines. In other machines, the driver does
+// these tasks, or they are left out. Abilities do not depend on each other, except that Hold needs
+// Cgroups.
 type Abilities struct {
 	// Clock: Renew sets the clock, the random pool and the boot ID. Without Clock, they are already
 	// correct.

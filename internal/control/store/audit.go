@@ -70,9 +70,9 @@ type AuditQuery struct {
 	TeamID    string
 	Before    time.Time // only entries before this time; zero: all
 	BeforeID  string    // with an ID, entries at the time Before with a smaller ID are included
-	Resources []string  // only these; empty: all
-	Without   []string  // no resources of these
-	Actions   []string  // only these; empty: all
+	Resources []string  // only entries with these; empty: all
+	Without   []string  // no entries about these resources
+	Actions   []string  // only entries with these; empty: all
 	Limit     int
 }
 

@@ -94,7 +94,7 @@ func (s *Store) Samples(ctx context.Context, team string, end time.Time, every t
 	}
 	type change struct {
 		slot      int
-		sum, high Use // relative to from: at the end of the interval, and the maximum after a change
+		sum, high Use // change of the use since the time from: at the end of the slot, and the maximum within it
 	}
 	scan := func(r row) (c change, err error) {
 		return c, r.Scan(&c.slot, &c.sum.Running, &c.sum.VCPUs, &c.sum.MemoryMB, &c.high.Running, &c.high.VCPUs, &c.high.MemoryMB)

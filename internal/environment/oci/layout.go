@@ -63,7 +63,7 @@ const maxFiles = 10_000
 var layoutFile = regexp.MustCompile(`^(index\.json|oci-layout|blobs/sha256/[0-9a-f]{64})$`)
 
 // UnpackLayout unpacks a tar archive that contains an OCI layout into an empty folder. It skips
-// files that no layout has.
+// files that are not part of a layout.
 func UnpackLayout(ctx context.Context, from io.Reader, folder string) error {
 	if err := os.MkdirAll(filepath.Join(folder, "blobs", "sha256"), 0o755); err != nil {
 		return err

@@ -139,7 +139,7 @@ func (p Pane) Find(ctx context.Context) (Found, error) {
 	return Found{}, fault.Newf(fault.Precondition, "tmux has %d panes for it, not one", len(found))
 }
 
-// End is like Find, for a pane after the end of its program. It waits until tmux reports how the
+// End is like Find, but for a pane whose program has ended. It waits until tmux reports how the
 // program ended and has forwarded all output, but at most statusTime. If another program runs in
 // the pane, End returns immediately.
 func (p Pane) End(ctx context.Context, pid int) (Found, error) {

@@ -11,8 +11,8 @@ import (
 // notes collects the calls of note. Its times come from the clock of the test.
 type notes struct {
 	mu    sync.Mutex
-	times []time.Duration // when note was called, since the test began
-	last  []time.Duration // the time of the last use in each call
+	times []time.Duration // time of each call of note, since the test began
+	last  []time.Duration // time of the last use, as passed to each call
 	fail  bool
 	began time.Time
 }

@@ -40,16 +40,17 @@
 //   PUT /tree?path=P&uid=N&gid=N
 //       Unpacks a tar archive below a folder, which is created if it is missing. Existing folders
 //       are merged, and other existing files are replaced. The agent follows links to folders. A
-//       file gets its name when it is complete, but the request is not atomic. With uid and gid, all
-//       files get this owner, and existing folders keep their attributes. Devices and pipes are
-//       omitted. The trailer Counts has seven numbers: files, new folders, links, replaced files and
-//       links, bytes of content, omitted files, and attributes that the file system does not accept.
-//       When the agent responds, the files are on disk.
+//       file gets its name when it is complete, but the request is not atomic. With uid and gid,
+//       all files get this owner, and existing folders keep their attributes. Devices and pipes are
+//       omitted. The trailer Counts has seven numbers: files, new folders, links, replaced files
+//       and links, bytes of content, omitted files, and attributes that the file system does not
+//       accept. When the agent responds, the files are on disk.
 //   POST /dial?address=A
 //       Connects to a port on a loopback address. The body of the request is sent to the port, and
 //       the body of the response is received from it. At the end of the request's body, the program
 //       reads the end of the connection, and can still send. The connection ends when the program
-//       closes it or the request is cancelled. Status 503 means that no program listens on the port.
+//       closes it or the request is cancelled. Status 503 means that no program listens on the
+//       port.
 //
 // An error before the content is an HTTP status with the header Pyro-Error:
 //

@@ -281,11 +281,12 @@ type ExecResponse struct {
 	Pid          uint32                 `protobuf:"varint,5,opt,name=pid,proto3" json:"pid,omitempty"`                                      // PID in the machine; in the first message, if the command was started
 	HistoryError string                 `protobuf:"bytes,6,opt,name=history_error,json=historyError,proto3" json:"history_error,omitempty"` // why the command is not in the history; in the last message
 	// The kind of history_error, see internal/fault. Older supervisors do not set it.
-	HistoryErrorKind string     `protobuf:"bytes,7,opt,name=history_error_kind,json=historyErrorKind,proto3" json:"history_error_kind,omitempty"`
-	RefusedCount     uint32     `protobuf:"varint,8,opt,name=refused_count,json=refusedCount,proto3" json:"refused_count,omitempty"` // number of targets that the network policy refused while it ran; in the last message
-	Refused          []*Refusal `protobuf:"bytes,9,rep,name=refused,proto3" json:"refused,omitempty"`                                // the first of them
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	HistoryErrorKind string `protobuf:"bytes,7,opt,name=history_error_kind,json=historyErrorKind,proto3" json:"history_error_kind,omitempty"`
+	// Number of targets that the network policy refused while the command ran; in the last message.
+	RefusedCount  uint32     `protobuf:"varint,8,opt,name=refused_count,json=refusedCount,proto3" json:"refused_count,omitempty"`
+	Refused       []*Refusal `protobuf:"bytes,9,rep,name=refused,proto3" json:"refused,omitempty"` // the first of them
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExecResponse) Reset() {
@@ -790,7 +791,7 @@ type ReadShellRequest struct {
 	// most 60 s.
 	IdleMs        int32 `protobuf:"varint,4,opt,name=idle_ms,json=idleMs,proto3" json:"idle_ms,omitempty"`
 	WaitMs        int32 `protobuf:"varint,5,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"` // wait for output, but at most this time
-	Screen        bool  `protobuf:"varint,6,opt,name=screen,proto3" json:"screen,omitempty"`               // also return the field before
+	Screen        bool  `protobuf:"varint,6,opt,name=screen,proto3" json:"screen,omitempty"`               // also set the field "before" in the response
 	Raw           bool  `protobuf:"varint,7,opt,name=raw,proto3" json:"raw,omitempty"`                     // max_chars counts bytes, and a chunk can end within a character
 	Errors        bool  `protobuf:"varint,8,opt,name=errors,proto3" json:"errors,omitempty"`               // read the standard error of a background program
 	Taken         int64 `protobuf:"varint,9,opt,name=taken,proto3" json:"taken,omitempty"`                 // the reader has received all output before this offset
@@ -1062,9 +1063,10 @@ func (x *WriteShellRequest) GetAnyway() bool {
 }
 
 type WriteShellResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shell         *Shell                 `protobuf:"bytes,1,opt,name=shell,proto3" json:"shell,omitempty"`
-	LineLimit     uint32                 `protobuf:"varint,2,opt,name=line_limit,json=lineLimit,proto3" json:"line_limit,omitempty"` // longest line that the terminal accepts now, in bytes; 0: not limited or not asked
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Shell *Shell                 `protobuf:"bytes,1,opt,name=shell,proto3" json:"shell,omitempty"`
+	// Longest line that the terminal accepts now, in bytes; 0: no limit, or not determined.
+	LineLimit     uint32 `protobuf:"varint,2,opt,name=line_limit,json=lineLimit,proto3" json:"line_limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2738,8 +2740,8 @@ type ReadCommandRequest struct {
 	StdoutCursor int64                  `protobuf:"varint,2,opt,name=stdout_cursor,json=stdoutCursor,proto3" json:"stdout_cursor,omitempty"`
 	StderrCursor int64                  `protobuf:"varint,3,opt,name=stderr_cursor,json=stderrCursor,proto3" json:"stderr_cursor,omitempty"`
 	MaxChars     int32                  `protobuf:"varint,4,opt,name=max_chars,json=maxChars,proto3" json:"max_chars,omitempty"` // for each stream, 1 to 1048576
-	// Wait until there is output after one of the cursors, or until the command has ended, but at most
-	// this time and 60 s.
+	// Wait until there is output after one of the cursors, or until the command has ended, but at
+	// most this time and 60 s.
 	WaitMs        int32 `protobuf:"varint,5,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`
 	UntilEnd      bool  `protobuf:"varint,6,opt,name=until_end,json=untilEnd,proto3" json:"until_end,omitempty"` // wait only for the end
 	Raw           bool  `protobuf:"varint,7,opt,name=raw,proto3" json:"raw,omitempty"`                           // max_chars counts bytes, and a piece can end within a character

@@ -94,7 +94,8 @@ func (g *guest) alloc(bytes uint64) uint64 {
 	return at
 }
 
-// entry returns the address of the page table entry for a virtual address. It makes missing tables.
+// entry returns the address of the page table entry for a virtual address. It creates the page
+// tables that are missing.
 func (g *guest) entry(address uint64, level int) uint64 {
 	in := uint64(tables)
 	for l := g.levels - 1; ; l-- {

@@ -177,13 +177,13 @@ type SupervisorServiceClient interface {
 	// killed with its descendants. If the caller reads slowly, the command blocks when it writes.
 	Exec(context.Context) *connect.BidiStreamForClient[v1.ExecRequest, v1.ExecResponse]
 	// Signal sends a signal to the process group of a command, or to the foreground group of its
-	// terminal. If tree is set, it kills the command and its descendants, and returns when the command
-	// has ended.
+	// terminal. If tree is set, it kills the command and its descendants, and returns when the
+	// command has ended.
 	Signal(context.Context, *connect.Request[v1.SignalRequest]) (*connect.Response[v1.SignalResponse], error)
 	// ReadCommand returns the output of a command of the history, and how the command ended. It can
 	// wait for output or for the end. It returns the end only after the history contains it. It fails
-	// with NotFound if the supervisor does not have the command: the command has ended long ago, or an
-	// earlier machine ran it.
+	// with NotFound if the supervisor does not have the command: the command has ended long ago, or
+	// an earlier machine ran it.
 	ReadCommand(context.Context, *connect.Request[v1.ReadCommandRequest]) (*connect.Response[v1.ReadCommandResponse], error)
 	// Resize sets the size of a command's terminal.
 	Resize(context.Context, *connect.Request[v1.ResizeRequest]) (*connect.Response[v1.ResizeResponse], error)
@@ -224,8 +224,8 @@ type SupervisorServiceClient interface {
 	// PublishPorts publishes more ports of a running service, either all of them or none. It fails
 	// with Precondition if the service does not run or the network policy does not allow it.
 	PublishPorts(context.Context, *connect.Request[v1.PublishPortsRequest]) (*connect.Response[v1.PublishPortsResponse], error)
-	// UnpublishPorts closes published ports of a running service, with all their connections. It fails
-	// with NotFound if one of them is not published.
+	// UnpublishPorts closes published ports of a running service, with all their connections. It
+	// fails with NotFound if one of them is not published.
 	UnpublishPorts(context.Context, *connect.Request[v1.UnpublishPortsRequest]) (*connect.Response[v1.UnpublishPortsResponse], error)
 	// FollowService streams the stored output of a running service, then new output. The last message
 	// says how the service ended. A slow caller does not delay the service: the supervisor drops
@@ -578,13 +578,13 @@ type SupervisorServiceHandler interface {
 	// killed with its descendants. If the caller reads slowly, the command blocks when it writes.
 	Exec(context.Context, *connect.BidiStream[v1.ExecRequest, v1.ExecResponse]) error
 	// Signal sends a signal to the process group of a command, or to the foreground group of its
-	// terminal. If tree is set, it kills the command and its descendants, and returns when the command
-	// has ended.
+	// terminal. If tree is set, it kills the command and its descendants, and returns when the
+	// command has ended.
 	Signal(context.Context, *connect.Request[v1.SignalRequest]) (*connect.Response[v1.SignalResponse], error)
 	// ReadCommand returns the output of a command of the history, and how the command ended. It can
 	// wait for output or for the end. It returns the end only after the history contains it. It fails
-	// with NotFound if the supervisor does not have the command: the command has ended long ago, or an
-	// earlier machine ran it.
+	// with NotFound if the supervisor does not have the command: the command has ended long ago, or
+	// an earlier machine ran it.
 	ReadCommand(context.Context, *connect.Request[v1.ReadCommandRequest]) (*connect.Response[v1.ReadCommandResponse], error)
 	// Resize sets the size of a command's terminal.
 	Resize(context.Context, *connect.Request[v1.ResizeRequest]) (*connect.Response[v1.ResizeResponse], error)
@@ -625,8 +625,8 @@ type SupervisorServiceHandler interface {
 	// PublishPorts publishes more ports of a running service, either all of them or none. It fails
 	// with Precondition if the service does not run or the network policy does not allow it.
 	PublishPorts(context.Context, *connect.Request[v1.PublishPortsRequest]) (*connect.Response[v1.PublishPortsResponse], error)
-	// UnpublishPorts closes published ports of a running service, with all their connections. It fails
-	// with NotFound if one of them is not published.
+	// UnpublishPorts closes published ports of a running service, with all their connections. It
+	// fails with NotFound if one of them is not published.
 	UnpublishPorts(context.Context, *connect.Request[v1.UnpublishPortsRequest]) (*connect.Response[v1.UnpublishPortsResponse], error)
 	// FollowService streams the stored output of a running service, then new output. The last message
 	// says how the service ended. A slow caller does not delay the service: the supervisor drops
