@@ -106,8 +106,8 @@ func (c *Control) lock(ctx context.Context, id string) (unlock func(), err error
 	}
 }
 
-// tryLock is like lock, but does not wait. If another operation changes the sandbox, ok is false,
-// and look is called for the host and the ID in later after that operation.
+// tryLock is like lock, but does not wait. If another operation changes the sandbox, ok is false.
+// When nobody holds or awaits the lock any more, look is called with the host and the ID later.
 func (c *Control) tryLock(id, host, later string) (unlock func(), ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

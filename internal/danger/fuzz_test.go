@@ -12,8 +12,8 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// slow is the maximum CPU time per input under the race detector. Without the race detector, tests
-// use a tenth of it.
+// slow is the maximum CPU time per input under the race detector. Without the race detector, the
+// limit is a tenth of this time.
 const slow = 4 * time.Second
 
 // busy returns the CPU time of f. The CPU time does not depend on the load of the host.

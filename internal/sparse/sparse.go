@@ -72,7 +72,8 @@ func Of(fd int, st *unix.Stat_t) (data Ranges, holes bool, err error) {
 	return data, data.Bytes() < st.Size, nil
 }
 
-// Files of at least scanned bytes are searched for zeros if a part of samples blocks is zeros.
+// A file is searched for zeros if it has at least 16 MiB and a quarter of its sampled blocks are
+// zeros.
 const (
 	scanned = 16 << 20
 	samples = 64

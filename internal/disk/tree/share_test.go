@@ -124,8 +124,8 @@ func TestCopySharingWithItsSource(t *testing.T) {
 	}
 }
 
-// TestMarkedFolders checks that a folder is marked exactly if all of its files are marked. Copies
-// of it must consist of links. Copies for a machine must have no marked folders.
+// TestMarkedFolders checks that a folder is marked if, and only if, all of its files are marked.
+// Copies of it must consist of links. Copies for a machine must have no marked folders.
 func TestMarkedFolders(t *testing.T) {
 	top := t.TempDir()
 	at := func(names ...string) string { return filepath.Join(append([]string{top}, names...)...) }
