@@ -23,7 +23,7 @@ pyro logs the conversation. The last line is a summary, even after a failure: th
 the last command, the number of requests, and whether the model wrote a call as text (fallback).
 The exit code is 0 if the model ran a command and answered.`,
 		Example: `  ollama pull llama3.2:3b && pyro demo ollama
-  pyro demo ollama --model qwen2.5:7b --prompt "Which version of git has debian:12?"
+  pyro demo ollama --model qwen2.5:7b --prompt "Which version of git does debian:12 have?"
   pyro demo ollama --base-url http://127.0.0.1:8080/v1 --model NAME`,
 		Args: arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -18,11 +18,11 @@ const (
 	DefaultBaseURL = "http://127.0.0.1:11434/v1" // Ollama on this host
 	DefaultModel   = "llama3.2:3b"
 	DefaultPrompt  = "Find out with vm_run which Linux distribution and version a machine of the environment debian:12 runs, " +
-		"and what the sum of the squares of 1 to 100 is by its python3. Then tell me both in one sentence."
+		"and calculate the sum of the squares of 1 to 100 with its python3. Then tell me both results in one sentence."
 )
 
-const instructions = "You have one tool, vm_run: it runs one shell command in a fresh, isolated Linux machine, which is then thrown away. " +
-	"Its argument environment is " + pyro.DefaultEnvironment + ". Call the tool to find out what you are asked, and answer from what it gives you only."
+const instructions = "You have one tool, vm_run: it runs one shell command in a fresh, isolated Linux machine, which is then deleted. " +
+	"Its argument environment is " + pyro.DefaultEnvironment + ". Call the tool to find the answer to the question. Use only results of the tool in your answer."
 
 // Limits on a conversation.
 const (

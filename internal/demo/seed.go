@@ -9,7 +9,7 @@ import (
 // Files of the tour: a program with a bug, a test that fails because of the bug, and a patch that
 // fixes the bug.
 const (
-	program = `"""Means, as statistics has them."""
+	program = `"""Functions that compute a mean."""
 
 
 def mean(numbers):
@@ -30,7 +30,7 @@ class Means(unittest.TestCase):
 
 unittest.main(verbosity=0)
 `
-	fixed = `"""Means, as statistics has them."""
+	fixed = `"""Functions that compute a mean."""
 
 
 def mean(numbers):

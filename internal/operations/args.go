@@ -23,7 +23,7 @@ var (
 	argAll            = mcp.Boolean("all", "all stored lines")
 	argOutputPath     = mcp.String("output_path", "on the host").Require()
 	argCwd            = mcp.String("cwd", "").Default(pyro.WorkspacePath)
-	argIsolation      = mcp.String("isolation", "this level or an error; default: the server's setting, or auto",
+	argIsolation      = mcp.String("isolation", "fails if unavailable; default: the server's setting, or auto",
 		string(pyro.IsolationAuto), string(pyro.IsolationKVM), string(pyro.IsolationGVisor), string(pyro.IsolationTCG))
 	argHostCompat  = mcp.Boolean("allow_host_compat", "run unisolated on the host if no machine can start").Default(false)
 	argEgressAllow = mcp.Strings("egress_allow", "reach only these: addresses, CIDRs, names or *.NAME, with an optional :PORT")

@@ -62,7 +62,7 @@ func workspaces(folder string) []Operation {
 			tool("workspace_reset", "Reset a workspace", "Start over from the baseline or a snapshot, with a fresh machine.", mcp.Changes,
 				argWorkspace, mcp.String("snapshot", "").Default("baseline")).core().remote(ReplacesMachine),
 		operation("fork_workspace", "pyro workspace fork", ForkWorkspace).
-			tool("workspace_fork", "Fork a workspace", "Create workspaces from the current state of a workspace, or from its snapshot.", mcp.Adds,
+			tool("workspace_fork", "Fork a workspace", "Create workspaces from the current state or a snapshot of a workspace.", mcp.Adds,
 				argWorkspace, mcp.String("snapshot", "default: the current state"), mcp.Boolean("live", "with its processes").Default(false),
 				mcp.Integer("count", "", 1, pyro.MaxForks).Default(1), mcp.String("name", ""), mcp.StringMap("labels", "")),
 		operation("network_log_workspace", "pyro workspace network log", (*pyro.Pyro).NetworkLog).

@@ -140,7 +140,7 @@ func (s *Server) health(context.Context, noArguments, func(string)) (*health, er
 
 // limitArgs are the arguments of set_limits.
 var limitArgs = []mcp.Arg{
-	mcp.Integer("max_output_bytes", "stored output of a session", 1, session.MaxOutput), mcp.Integer("spawn_timeout_sec", "0: none", 0, maxSeconds),
-	mcp.Integer("idle_timeout_sec", "0: none", 0, maxSeconds), mcp.Integer("read_timeout_ms", "", 0, maxSeconds),
-	mcp.Integer("rate_limit_bps", "0: none", 0, math.MaxInt32), mcp.Integer("input_rate_bps", "0: none", 0, math.MaxInt32),
+	mcp.Integer("max_output_bytes", "stored output of a session", 1, session.MaxOutput), mcp.Integer("spawn_timeout_sec", "0: no limit", 0, maxSeconds),
+	mcp.Integer("idle_timeout_sec", "0: no limit", 0, maxSeconds), mcp.Integer("read_timeout_ms", "", 0, maxSeconds),
+	mcp.Integer("rate_limit_bps", "bytes of output per second; 0: no limit", 0, math.MaxInt32), mcp.Integer("input_rate_bps", "bytes of input per second; 0: no limit", 0, math.MaxInt32),
 }

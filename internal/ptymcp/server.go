@@ -48,9 +48,9 @@ type Server struct {
 	cwd    string // changed by set_default_cwd
 }
 
-const instructions = "Terminals of the user's computer. pty_spawn starts a command on one and gives its session_id; give the same owner to all calls. Type with pty_write (\"\\n\" is Enter, keys " +
-	"are for others), read with pty_read_until or pty_read_quiescent, see what a full-screen program shows with pty_screen, and end with pty_close. A dangerous command needs " +
-	"confirm_dangerous_command first."
+const instructions = "Terminals of the user's computer. pty_spawn starts a command on a new terminal and returns its session_id. Pass the same owner in all calls. " +
+	"Type with pty_write: \"\\n\" in data is Enter, and keys types keys such as up and ctrl-c. Read with pty_read_until or pty_read_quiescent. pty_screen shows the screen of a " +
+	"full-screen program. pty_close ends the session. Call confirm_dangerous_command before a dangerous command."
 
 // New returns a server for the sessions in the folder root. program returns the path of a program
 // that can run as a session process. Close stops the server, but no session.

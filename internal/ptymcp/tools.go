@@ -84,15 +84,15 @@ func (s *Server) sessionTools() []mcp.Tool {
 		mcp.Integer("rows", "", 1, session.MaxSide).Default(defaultRows), mcp.Boolean("separate_streams", "separate stdout and stderr, without a terminal").Default(false), mcp.String("tag", ""),
 		s.owner(), name, mcp.String("scope", "", "read-only", "read-write", "control", "admin").Default(session.ReadWrite),
 		mcp.Integer("max_output_bytes", "stored output", 1, session.MaxOutput).Default(limits.OutputBytes),
-		mcp.Integer("spawn_timeout_sec", "0: none", 0, maxSeconds).Default(limits.SpawnSec), mcp.Integer("rate_limit_bps", "of output; 0: none", 0, math.MaxInt32).Default(limits.OutputRate),
-		mcp.Integer("input_rate_bps", "0: none", 0, math.MaxInt32).Default(limits.InputRate), mcp.Integer("read_timeout_ms", "default for reads", 0, maxSeconds).Default(limits.ReadMS),
+		mcp.Integer("spawn_timeout_sec", "0: no limit", 0, maxSeconds).Default(limits.SpawnSec), mcp.Integer("rate_limit_bps", "bytes of output per second; 0: no limit", 0, math.MaxInt32).Default(limits.OutputRate),
+		mcp.Integer("input_rate_bps", "bytes of input per second; 0: no limit", 0, math.MaxInt32).Default(limits.InputRate), mcp.Integer("read_timeout_ms", "default timeout of reads", 0, maxSeconds).Default(limits.ReadMS),
 		mcp.StringMap("env", ""), mcp.String("backend", "").Default(s.config.Backend), mcp.String("tmux_workspace", ""),
-		mcp.String("workspace_id", "for backend workspace: run in its machine, isolated"), argToken, argConfirmed, argWhy,
+		mcp.String("workspace_id", "with backend workspace: run the command in the machine of this workspace"), argToken, argConfirmed, argWhy,
 	}
 	return []mcp.Tool{
 		bind("pty_spawn", "Run a command on a new terminal and return its session_id.", mcp.Runs, spawn, s.spawn).Returns(mcp.Plain(""), status{}),
 		bind("pty_resume", "Find a session by its name and show its status.", mcp.Reads, []mcp.Arg{mcp.String("name", "").Require(), s.owner()}, s.resume),
-		bind("pty_recover", "Restore a named session after a crash, attached to no client.", mcp.Sets,
+		bind("pty_recover", "Restore a named session after a crash. No client has a claim on it then.", mcp.Sets,
 			[]mcp.Arg{mcp.String("name", "").Require(), mcp.String("owner", "").Require()}, s.recover),
 		bind("pty_attach", "Claim a session for a client.", mcp.Sets, claim, s.leasing("pty_attach", s.attach)),
 		bind("pty_detach", "Release the claim of a client.", mcp.Sets, claim, s.leasing("pty_detach", s.detach)),
@@ -108,11 +108,11 @@ func (s *Server) sessionTools() []mcp.Tool {
 func (s *Server) readTools() []mcp.Tool {
 	reading := []any{mcp.Plain(""), chunk{}} // by format
 	short, long := argMilli.Default(s.config.Limits.ReadMS), argMilli.Default(defaultPatience.Milliseconds())
-	quiet := mcp.Integer("quiescence_ms", "of silence", 0, maxSeconds).Default(s.config.Quiescence.Milliseconds())
+	quiet := mcp.Integer("quiescence_ms", "required time of silence", 0, maxSeconds).Default(s.config.Quiescence.Milliseconds())
 	return []mcp.Tool{
 		bind("pty_read", "Read and consume new output.", mcp.Adds, s.reading(short, argFormat), s.read(readOutput, session.Output)).Returns(reading...),
-		bind("pty_read_stdout", "Read and consume new standard output, with separate_streams.", mcp.Adds, s.reading(short, argFormat), s.read(readStdout, session.Stdout)).Returns(reading...),
-		bind("pty_read_stderr", "Read and consume new standard error, with separate_streams.", mcp.Adds, s.reading(short, argFormat), s.read(readStderr, session.Stderr)).Returns(reading...),
+		bind("pty_read_stdout", "Read and consume new standard output of a session with separate_streams.", mcp.Adds, s.reading(short, argFormat), s.read(readStdout, session.Stdout)).Returns(reading...),
+		bind("pty_read_stderr", "Read and consume new standard error of a session with separate_streams.", mcp.Adds, s.reading(short, argFormat), s.read(readStderr, session.Stderr)).Returns(reading...),
 		bind("pty_read_at", "Read output from an offset without consuming it.", mcp.Reads,
 			s.session(mcp.Integer("offset", "", 0, 0).Default(0), mcp.Integer("max_chars", "", 1, maxChars).Default(s.config.MaxChars), mcp.String("stream", "", "pty", "stdout", "stderr").Default("pty")), s.readAt),
 		bind("pty_read_until", "Read and consume output up to the end of the first match.", mcp.Adds, s.reading(long, mcp.String("pattern", "").Require(), argRegex), s.until),
@@ -132,8 +132,8 @@ func (s *Server) writeTools() []mcp.Tool {
 		}, s.confirm),
 		bind("pty_write", "Type into a session.", mcp.Runs, s.session(argClient, argData, argKeys, argToken, argConfirmed, argWhy), s.write),
 		bind("pty_send_secret", "Type a secret from a file, variable or person when the session asks for one. You do not see it.", mcp.Runs,
-			s.session(argClient, mcp.String("file", "file with the secret in one line"), mcp.String("variable", "of the server's environment"), mcp.Boolean("person", "ask the user").Default(false), mcp.String("why", "reason for the user"),
-				mcp.Boolean("enter", "press Enter after it").Default(true), mcp.Boolean("shown", "type it even if the terminal shows input").Default(false), argMilli.Default(defaultPatience.Milliseconds())), s.sendSecret),
+			s.session(argClient, mcp.String("file", "file with the secret in one line"), mcp.String("variable", "environment variable of the server"), mcp.Boolean("person", "ask the user").Default(false), mcp.String("why", "reason for the user"),
+				mcp.Boolean("enter", "press Enter after the secret").Default(true), mcp.Boolean("shown", "type the secret even if the terminal shows input").Default(false), argMilli.Default(defaultPatience.Milliseconds())), s.sendSecret),
 		bind("pty_resize", "Change the size of a terminal.", mcp.Sets, s.session(argClient, mcp.Integer("cols", "", 1, session.MaxSide).Require(), mcp.Integer("rows", "", 1, session.MaxSide).Require()), s.resize),
 	}
 }

@@ -113,7 +113,7 @@ func attach(id string, f frame) (*pb.PtyAttachRequest, error) {
 	switch f.Type {
 	case "connect":
 		if f.Tag == "" {
-			return nil, fault.Newf(fault.Invalid, "tag is missing").WithHint("send the tag of the frame started")
+			return nil, fault.Newf(fault.Invalid, "tag is missing").WithHint("send the tag that the frame started contained")
 		}
 	case "start":
 		req.Cmd, req.Args, req.Envs, req.Cwd, req.User, req.Offset = f.Cmd, f.Args, f.Envs, f.Cwd, f.User, nil

@@ -36,7 +36,7 @@ const HistoryBytes = 16 << 20
 const pruneEvery = 64
 
 // Dropped replaces output that is no longer stored.
-const Dropped = "[output this old is not kept]\n"
+const Dropped = "[older output is not stored]\n"
 
 // Result is the outcome of a command.
 type Result struct {

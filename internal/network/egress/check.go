@@ -26,7 +26,7 @@ func (p *Policy) Check(isHost func(netip.Addr) bool) error {
 		}
 		for _, d := range p.deny {
 			if d.covers(r) {
-				return neverMatches(r, fmt.Sprintf("the rule to deny %s refuses all of it, and deny rules apply first", d.text))
+				return neverMatches(r, fmt.Sprintf("deny rules apply first, and the rule to deny %s covers it", d.text))
 			}
 		}
 	}
