@@ -52,8 +52,8 @@ func parse(text []byte) (*dockerfile, error) {
 	return d, nil
 }
 
-// invalidAt returns an error with the line of a Dockerfile. If err does not contain the line, the
-// line is that of the given location.
+// invalidAt returns an error with the line of a Dockerfile. If err does not contain a line, the
+// error has the line of the given location.
 func invalidAt(err error, at []parser.Range) error {
 	if known := (*fault.Error)(nil); errors.As(err, &known) && known.Kind != fault.Internal {
 		if len(at) == 0 {
