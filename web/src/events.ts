@@ -101,7 +101,7 @@ function keysOf(c: Change): (key: string) => boolean {
 /** maxFolders is the number of folders that the server watches for a page. */
 const maxFolders = 64;
 
-/** loading contains the folders that are being loaded. The value is true if the folder changed again. */
+/** loading contains the folders that are being loaded. The value is true after another change. */
 const loading = new Map<string, boolean>();
 
 /** loadFolder loads a folder again. It waits three times as long as the last load took. */
