@@ -766,7 +766,14 @@ try {
 		await page.getByText("Online").waitFor();
 		await check(page, "usage");
 		await page.getByRole("link", { name: "Audit log" }).click();
-		await page.getByRole("cell", { name: /Create sandbox/ }).first().waitFor();
+		await page.getByRole("row", { name: /^Paused fix-parser .* Done / }).first().waitFor();
+		await page.getByRole("row", { name: /^Added ada@example.com to the team Owner .* Done / }).waitFor();
+		await page.getByRole("row", { name: /^Ran a program in fix-parser .*\(API key\)/ }).first().waitFor();
+		assert.equal(await page.getByRole("row", { name: /_/ }).count(), 0, "a row has the name of an action");
+		const time = page.locator("tbody time").first();
+		const at = new Date(await time.getAttribute("datetime"));
+		assert.ok(Math.abs(Date.now() - at) < 3600_000, `the time of an entry is ${at}`);
+		assert.ok((await time.innerText()).endsWith(await time.getAttribute("title")), "the exact time of an entry is not in sight");
 		await check(page, "audit log");
 
 		// New entries push no older ones out of the list.
@@ -781,7 +788,7 @@ try {
 		const rows = () => page.locator("tbody tr").evaluateAll((all) => all.map((r) => r.cells[0].innerText + r.cells[1].innerText));
 		const before = await rows();
 		const key = await (await api("POST", "/v1/api-keys", { name: "one-more" })).json();
-		await page.getByRole("row", { name: key.id }).waitFor();
+		await page.getByRole("row", { name: /^Created the key one-more / }).waitFor();
 		assert.deepEqual((await rows()).slice(1), before);
 		await api("DELETE", `/v1/api-keys/${key.id}`);
 	});

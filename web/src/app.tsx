@@ -18,7 +18,7 @@ import { Button, Empty, Modal, Questions } from "./ui";
 const Keys = lazy(() => import("./pages/keys").then((m) => m.Keys));
 const Templates = lazy(() => import("./pages/templates").then((m) => m.Templates));
 const Members = lazy(() => import("./pages/team").then((m) => m.Members));
-const Audit = lazy(() => import("./pages/team").then((m) => m.Audit));
+const Audit = lazy(() => import("./pages/audit").then((m) => m.Audit));
 const Usage = lazy(() => import("./pages/team").then((m) => m.Usage));
 
 interface Route {

@@ -32,7 +32,10 @@ export function Button({ kind, small, icon: Icon, busy, label, children, class: 
 	);
 }
 
-/** useAttempt returns attempt, which runs a function. busy: it is running. error: why it failed. */
+/** pending is the value of a team that is not known yet. */
+export const pending = new Promise<never>(() => {});
+
+/** useAttempt returns attempt, which runs a function. busy: it still runs. error: why it failed. */
 export function useAttempt(): { busy: boolean; error: string; attempt: (f: () => Promise<unknown>) => Promise<void> } {
 	const [busy, setBusy] = useState(false);
 	const [error, setError] = useState("");

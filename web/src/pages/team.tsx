@@ -1,13 +1,10 @@
 import { useState } from "preact/hooks";
 import { Server, Trash, UserPlus } from "lucide-preact";
-import { api, textOf, type AuditPage, type Limits, type Member, type Role } from "../api";
+import { api, textOf, type Limits, type Member, type Role } from "../api";
 import { canManage, me, useData } from "../data";
 import { ago, capital, cores, exact, megabytes } from "../format";
 import { showError } from "../messages";
-import { ask, Bone, Button, Empty, Field, FormModal, Modal, Notice, PageHead, Panel, Snippet, Status, Table, useAction } from "../ui";
-
-/** pending is the value of a team that is not known yet. */
-const pending = new Promise<never>(() => {});
+import { ask, Bone, Button, Empty, Field, FormModal, Modal, Notice, PageHead, Panel, pending, Snippet, Status, Table } from "../ui";
 
 const roles = ["owner", "admin", "member", "viewer"];
 const title = (text: string) => capital(text).replaceAll("_", " ");
@@ -115,47 +112,6 @@ function AddMember({ team, onClose, onDone }: { team: string; onClose: () => voi
 				)}
 			</Field>
 		</FormModal>
-	);
-}
-
-export function Audit() {
-	const { value: first, error } = useData("audit", () => api.audit());
-	// pages are the pages that the user has asked for, and the first page of that time: new entries
-	// push entries out of the first page.
-	const [pages, setPages] = useState<AuditPage[]>([]);
-	const last = pages.at(-1) ?? first;
-	const [busy, showEarlier] = useAction(async () => last && setPages([...(pages.length ? pages : [last]), await api.audit(last)]));
-	const all = first && [...new Map([first, ...pages].flatMap((p) => p.items).map((e) => [e.id, e])).values()];
-	return (
-		<div class="page">
-			<PageHead title="Audit log" sub="Every change: who, what, from where, and the result. It has no commands and no content." />
-			{error && <Notice>{textOf(error)}</Notice>}
-			<section class="panel" aria-label="Entries" aria-busy={!all}>
-				<Table columns={["Action", "Subject", "Who", "From", "Result", "When"]} loading={!all && !error}>
-					{all?.map((e) => (
-						<tr key={e.id}>
-							<td class="strong">
-								{title(e.action)} {e.resource_type.replaceAll("_", " ")}
-							</td>
-							<td class="mono dim">{e.resource_id}</td>
-							<td class="dim">{e.actor_name || e.actor_id || e.actor_type}</td>
-							<td class="mono dim">{e.metadata?.address}</td>
-							<td>{e.status === "success" ? <span class="dim">Done</span> : <span class="failed">{title(e.metadata?.error ?? "failed")}</span>}</td>
-							<td class="dim num" title={exact(e.created_at)}>
-								{ago(e.created_at)}
-							</td>
-						</tr>
-					))}
-				</Table>
-			</section>
-			{last?.next_before && (
-				<div>
-					<Button busy={busy} onClick={showEarlier}>
-						Show earlier entries
-					</Button>
-				</div>
-			)}
-		</div>
 	);
 }
 
