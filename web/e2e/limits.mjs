@@ -68,7 +68,7 @@ try {
 		await page.getByRole("link", { name: /^box-1 / }).waitFor();
 		await page.locator('.box[aria-posinset="1000"] a:focus').waitFor(); // the row with the focus stays
 		await few(".box");
-		await page.getByLabel("Filter by name, ID or template").fill("box-77");
+		await page.getByLabel("Filter by name, ID or environment").fill("box-77");
 		await page.getByRole("link", { name: /^box-1 / }).waitFor({ state: "detached" });
 		assert.equal(await page.getByRole("main").getByRole("listitem").count(), 11);
 		await fits("1,000 sandboxes");

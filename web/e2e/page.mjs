@@ -673,8 +673,10 @@ try {
 		await page.getByRole("button", { name: "Create fork" }).click();
 		await page.getByRole("heading", { name: "fix-parser-fork" }).waitFor();
 		await page.getByText("Fork of").waitFor();
+		await page.locator("dt", { hasText: "Environment" }).waitFor();
 		await page.getByRole("link", { name: "Sandboxes" }).first().click();
 		await page.getByLabel("Fork:").waitFor();
+		await page.locator(".boxes-head").getByText("Environment").waitFor();
 		await check(page, "forks");
 	});
 

@@ -73,7 +73,7 @@ export function Create({ from, onClose }: { from?: Template; onClose: () => void
 						))}
 					</div>
 					<label>
-						<span class="sr">Environment, template or image</span>
+						<span class="sr">Environment: a name, a template or an image</span>
 						<input
 							class="input mono"
 							value={template}

@@ -156,7 +156,7 @@ function Overview({ id, box: b }: { id: string; box?: Sandbox }) {
 							<Copied text={id} label="Copy the ID" />
 						</span>
 					</Fact>
-					<Fact name="Template" known={known}>
+					<Fact name="Environment" known={known}>
 						<span class="mono">{b?.template}</span>
 					</Fact>
 					<Fact name="Processors and memory" known={known}>

@@ -38,7 +38,7 @@ export function Sandboxes() {
 			{error && <Notice>{textOf(error)}</Notice>}
 			{all?.length !== 0 && (
 				<div class="filters">
-					<SearchField label="Filter by name, ID or template" value={text} onInput={(e) => setText(e.currentTarget.value)} />
+					<SearchField label="Filter by name, ID or environment" value={text} onInput={(e) => setText(e.currentTarget.value)} />
 					<Segments
 						label="Status"
 						value={filter}
@@ -250,7 +250,7 @@ const BoxesHead = () => (
 	<div class="boxes-head" aria-hidden="true">
 		<span>Name</span>
 		<span>Status</span>
-		<span>Template</span>
+		<span>Environment</span>
 		<span>Size</span>
 		<span>Last active</span>
 	</div>
