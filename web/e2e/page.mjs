@@ -633,6 +633,7 @@ try {
 		await page.getByRole("button", { name: "Close" }).click();
 		await page.getByRole("link", { name: "Network" }).click();
 		await page.getByText("No network").waitFor();
+		assert.deepEqual(await page.locator(".facts dt").allInnerTexts(), ["Network", "Allowed addresses", "Exceptions, which are blocked"]);
 		await check(page, "network");
 	});
 

@@ -163,7 +163,7 @@ function Overview({ id, box: b }: { id: string; box?: Sandbox }) {
 						{b && `${cores(b.vcpus)} · ${megabytes(b.memory_mb)}`}
 					</Fact>
 					<Fact name="Disk" known={known}>
-						{b && megabytes(b.disk_mb)}
+						{b && `Up to ${megabytes(b.disk_mb)}`}
 					</Fact>
 					<Fact name="Created" known={known}>
 						<span title={exact(b?.created_at)}>{ago(b?.created_at)}</span>

@@ -123,12 +123,12 @@ export function Usage() {
 		["Sandboxes", "sandboxes", String],
 		["Processors", "vcpus", cores],
 		["Memory", "memory_mb", megabytes],
-		["Disk", "disk_mb", megabytes],
+		["Total size of disks", "disk_mb", megabytes],
 		["Sent this month", "egress_mb", megabytes],
 	];
 	return (
 		<div class="page">
-			<PageHead title="Usage and hosts" sub="What the team uses now, and what its sandboxes have sent to other computers in this month (UTC). Paused sandboxes use no processors and no memory." />
+			<PageHead title="Usage and hosts" sub="What the sandboxes of the team use now, and what they sent to other computers this month (UTC)." />
 			{quota.error && <Notice>{textOf(quota.error)}</Notice>}
 			<section class="meters" aria-label="Quota">
 				{rows.map(([name, key, format]) => {

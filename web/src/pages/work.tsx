@@ -173,31 +173,31 @@ function Logs({ id, service, onClose }: { id: string; service: Service; onClose:
 export function Network({ box: b }: { box: Sandbox }) {
 	const { value: r, error: failed } = useData(`sandbox/${b.id}/egress`, (api) => api.egress(b.id));
 	const { value: all, error } = useData(`sandbox/${b.id}/network`, (api) => api.networkLog(b.id), 10);
-	const policies: Record<string, string> = { off: "No network", egress: "Only connections to public addresses", published: "Public addresses, and published ports" };
+	const policies: Record<string, string> = { off: "No network", egress: "Can connect to public addresses", published: "Can connect to public addresses, and has published ports" };
 	const list = (values: string[] | undefined, none: string) => (values?.length ? values.map((v) => <code class="tag">{v}</code>) : none);
 	return (
 		<div class="page narrow-top">
 			<Panel title="Rules" error={failed}>
 				<dl class="facts">
-					<Fact name="Policy" known={!!r}>
+					<Fact name="Network" known={!!r}>
 						{r && (policies[r.network_policy] ?? r.network_policy)}
 					</Fact>
-					<Fact name="Allowed" known={!!r}>
-						{list(r?.egress_allow, r?.network_policy === "off" ? "Nothing" : "Everything public")}
+					<Fact name="Allowed addresses" known={!!r}>
+						{list(r?.egress_allow, r?.network_policy === "off" ? "None" : "All public addresses")}
 					</Fact>
-					<Fact name="Refused" known={!!r}>
-						{list(r?.egress_deny, "Nothing more")}
+					<Fact name="Exceptions, which are blocked" known={!!r}>
+						{list(r?.egress_deny, "None")}
 					</Fact>
 				</dl>
 			</Panel>
 			<Panel title="Connections" loading={!all} error={error}>
 				{all?.length === 0 && (
 					<Empty icon={Globe} title="No connections yet">
-						Connections, and attempts that the rules refuse, appear here.
+						Connections, and attempts that the rules block, appear here.
 					</Empty>
 				)}
 				{!!all?.length && (
-					<Table columns={["Target", "Verdict", "Sent", "Received", "When"]}>
+					<Table columns={["Address", "Result", "Sent", "Received", "When"]}>
 						{all
 							.toReversed()
 							.slice(0, 300)
