@@ -571,7 +571,7 @@ try {
 		await page.getByText("onerror").first().waitFor();
 		await page.getByText("sleeps").first().waitFor();
 		await client("POST", `/v1/sandboxes/${bad.id}/exec`, { cmd: "sh", args: ["-c", 'echo "$1"; echo failed >&2; exit 3', "sh", payload] });
-		await page.getByRole("button", { name: "Load the commands again" }).click();
+		await page.getByRole("button", { name: "Refresh the commands" }).click();
 		await page.getByText("Exit code 3").click();
 		assert.equal(await page.getByLabel("Output", { exact: true }).textContent(), `${payload}\nfailed`);
 		await check(page, "overview");
@@ -627,6 +627,7 @@ try {
 		await page.getByRole("button", { name: "Make private", exact: true }).click();
 		await page.getByText("Public", { exact: true }).waitFor({ state: "detached" });
 		assert.equal((await port()).public, false);
+		assert.equal(await page.getByRole("button", { name: "Stop web" }).innerText(), "Stop");
 		await page.getByRole("button", { name: "Logs of web" }).click();
 		await page.getByText("onerror").last().waitFor();
 		await check(page, "logs");
@@ -770,7 +771,7 @@ try {
 		await check(page, "usage");
 		await page.getByRole("link", { name: "Audit log" }).click();
 		await page.getByRole("row", { name: /^Paused fix-parser .* Done / }).first().waitFor();
-		await page.getByRole("row", { name: /^Added ada@example.com to the team Owner .* Done / }).waitFor();
+		await page.getByRole("row", { name: /^Added ada to the team Owner .* Done / }).waitFor();
 		await page.getByRole("row", { name: /^Ran a program in fix-parser .*\(API key\)/ }).first().waitFor();
 		assert.equal(await page.getByRole("row", { name: /_/ }).count(), 0, "a row has the name of an action");
 		const time = page.locator("tbody time").first();
@@ -911,6 +912,10 @@ try {
 			await small.waitForFunction(() => !document.querySelector("[aria-busy=true]"));
 			if (part === "/terminal") await small.getByRole("button", { name: "Type", exact: true, pressed: true }).waitFor(); // its colours would change during the check
 			await check(small, `${part} on a phone`);
+			for (const b of await small.locator("td.end .button").all()) {
+				assert.match(await b.innerText(), /\w/, `${part} on a phone: an action has no word`);
+				assert.ok((await b.boundingBox()).height >= 40, `${part} on a phone: an action is too small for a finger`);
+			}
 			const tab = await small.locator(".tabs [aria-current]").boundingBox();
 			assert.ok(tab.x >= 0 && tab.x + tab.width <= 390, `${part} on a phone: its tab is out of sight`);
 		}

@@ -11,7 +11,7 @@ type ButtonProps = Omit<JSX.IntrinsicElements["button"], "icon"> & {
 	small?: boolean;
 	icon?: LucideIcon;
 	busy?: boolean;
-	/** label names a button that shows only its icon. */
+	/** label names a button that shows only its icon, or a part of its label. */
 	label?: string;
 };
 

@@ -73,8 +73,16 @@ export function Changes({ box: b }: { box: Sandbox }) {
 									{ago(c.created_at)}
 								</td>
 								<td class="end">
-									{canWrite.value && <Button small kind="quiet" icon={RotateCcw} label={`Reset to ${c.snapshot_name}`} onClick={() => reset(c)} />}
-									{canWrite.value && c.kind === "named" && <Button small kind="quiet" icon={Trash} label={`Delete ${c.snapshot_name}`} onClick={() => remove(c)} />}
+									{canWrite.value && (
+										<Button small kind="quiet" icon={RotateCcw} label={`Reset to ${c.snapshot_name}…`} onClick={() => reset(c)}>
+											Reset…
+										</Button>
+									)}
+									{canWrite.value && c.kind === "named" && (
+										<Button small kind="quiet" icon={Trash} label={`Delete ${c.snapshot_name}`} onClick={() => remove(c)}>
+											Delete
+										</Button>
+									)}
 								</td>
 							</tr>
 						))}

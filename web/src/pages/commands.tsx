@@ -14,7 +14,7 @@ export function Commands({ id }: { id: string }) {
 	return (
 		<Panel
 			title="Commands"
-			actions={<Button kind="quiet" small icon={RefreshCw} label="Load the commands again" onClick={() => void reload()} />}
+			actions={<Button kind="quiet" small icon={RefreshCw} label="Refresh the commands" onClick={() => void reload()}>Refresh</Button>}
 			loading={!all}
 			error={error}
 		>

@@ -54,7 +54,7 @@ export function Keys() {
 								<td class="dim" title={exact(k.expires_at)}>
 									{k.expires_at ? new Date(k.expires_at).toLocaleDateString() : "Never expires"}
 								</td>
-								<td class="end">{canWrite.value && <Button kind="quiet" small icon={Trash} label={`Delete ${k.name}`} onClick={() => remove(k)} />}</td>
+								<td class="end">{canWrite.value && <Button kind="quiet" small icon={Trash} label={`Delete ${k.name}`} onClick={() => remove(k)}>Delete</Button>}</td>
 							</tr>
 						))}
 					</Table>

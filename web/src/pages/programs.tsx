@@ -42,8 +42,12 @@ export function Programs({ id }: { id: string }) {
 							<td class="end">
 								{canWrite.value && (
 									<>
-										<Button small kind="quiet" icon={ScrollText} label={`Output of ${p.tag}`} onClick={() => setShown(p)} />
-										<Button small kind="quiet" icon={OctagonX} label={`Stop ${p.tag}`} onClick={() => stop(p)} />
+										<Button small kind="quiet" icon={ScrollText} label={`Output of ${p.tag}`} onClick={() => setShown(p)}>
+											Output
+										</Button>
+										<Button small kind="quiet" icon={OctagonX} label={`Stop ${p.tag}`} onClick={() => stop(p)}>
+											Stop
+										</Button>
 									</>
 								)}
 							</td>

@@ -126,8 +126,8 @@ function Row({ box: b, depth, row }: { box: Sandbox; depth: number; row: RowProp
 				{ago(b.last_active_at ?? b.created_at)}
 			</span>
 			<span class="box-actions">
-				{canWrite.value && b.status === "running" && <Button kind="quiet" small icon={Pause} busy={busy} label={`Pause ${name}`} onClick={() => toggle(b)} />}
-				{canWrite.value && b.status === "paused" && <Button kind="quiet" small icon={Play} busy={busy} label={`Resume ${name}`} onClick={() => toggle(b)} />}
+				{canWrite.value && b.status === "running" && <Button kind="quiet" small icon={Pause} busy={busy} label={`Pause ${name}`} onClick={() => toggle(b)}><span class="word">Pause</span></Button>}
+				{canWrite.value && b.status === "paused" && <Button kind="quiet" small icon={Play} busy={busy} label={`Resume ${name}`} onClick={() => toggle(b)}><span class="word">Resume</span></Button>}
 				<Menu label={`More actions for ${name}`} icon={Ellipsis} small>
 					<button type="button" onClick={() => go(`${href}/terminal`)}>
 						<SquareTerminal size={16} aria-hidden />

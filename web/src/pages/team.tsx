@@ -64,7 +64,7 @@ export function Members() {
 								{ago(m.joined_at)}
 							</td>
 							<td class="end">
-								{canManage.value && m.user_id !== me.value?.user_id && <Button kind="quiet" small icon={Trash} label={`Remove ${m.email}`} onClick={() => remove(m)} />}
+								{canManage.value && m.user_id !== me.value?.user_id && <Button kind="quiet" small icon={Trash} label={`Remove ${m.email}`} onClick={() => remove(m)}>Remove</Button>}
 							</td>
 						</tr>
 					))}

@@ -1,6 +1,6 @@
 // The templates of the team: sandboxes that new sandboxes begin with.
 import { useState } from "preact/hooks";
-import { Layers, Play, Trash } from "lucide-preact";
+import { Layers, Plus, Trash } from "lucide-preact";
 import { api, textOf, type Template } from "../api";
 import { canWrite, useData } from "../data";
 import { ago, bytes, cores, exact, megabytes } from "../format";
@@ -50,8 +50,8 @@ export function Templates() {
 									{t.created_at && ago(t.created_at)}
 								</td>
 								<td class="end">
-									{canWrite.value && <Button small kind="quiet" icon={Play} label={`New sandbox from ${t.name}`} onClick={() => setFrom(t)} />}
-									{canWrite.value && <Button small kind="quiet" icon={Trash} label={`Delete ${t.name}`} onClick={() => remove(t)} />}
+									{canWrite.value && <Button small kind="quiet" icon={Plus} label={`New sandbox from ${t.name}`} onClick={() => setFrom(t)}>New sandbox</Button>}
+									{canWrite.value && <Button small kind="quiet" icon={Trash} label={`Delete ${t.name}`} onClick={() => remove(t)}>Delete</Button>}
 								</td>
 							</tr>
 						))}

@@ -1,6 +1,6 @@
 // The tabs of a sandbox with its services and network.
 import { useState } from "preact/hooks";
-import { Copy, ExternalLink, Globe, Link, Lock, Play, Plus, ScrollText, Square } from "lucide-preact";
+import { Copy, ExternalLink, Globe, Link, Lock, OctagonX, Play, Plus, ScrollText } from "lucide-preact";
 import { api, textOf, type NetworkRecord, type Port, type Sandbox, type Service } from "../api";
 import { canWrite, useData } from "../data";
 import { ago, bytes, commandOf, exact } from "../format";
@@ -61,8 +61,14 @@ export function Services({ box: b }: { box: Sandbox }) {
 										.map((p) => <Preview key={p.port} id={b.id} port={p.port} />)}
 								</td>
 								<td class="end">
-									<Button small kind="quiet" icon={ScrollText} label={`Logs of ${s.service_name}`} onClick={() => setLogs(s)} />
-									{canWrite.value && s.state === "running" && <Button small kind="quiet" icon={Square} label={`Stop ${s.service_name}`} onClick={() => stop(s)} />}
+									<Button small kind="quiet" icon={ScrollText} label={`Logs of ${s.service_name}`} onClick={() => setLogs(s)}>
+										Logs
+									</Button>
+									{canWrite.value && s.state === "running" && (
+										<Button small kind="quiet" icon={OctagonX} label={`Stop ${s.service_name}`} onClick={() => stop(s)}>
+											Stop
+										</Button>
+									)}
 								</td>
 							</tr>
 						))}
