@@ -813,6 +813,19 @@ try {
 		await page.getByRole("button", { name: /^Delete / }).and(page.locator(":focus")).waitFor(); // in another row
 	});
 
+	await step("heads of pages", async () => {
+		const heads = [];
+		for (const path of ["/", "/templates", "/keys", "/members", "/usage", "/audit", `/sandboxes/${id}`, `/sandboxes/${id}/network`]) {
+			await page.goto(path);
+			const title = page.locator("main h1");
+			await title.filter({ hasText: /\w/ }).waitFor();
+			const { y, height } = await title.boundingBox();
+			const { x } = await page.locator("main h1, .crumbs").first().boundingBox();
+			heads.push([x, y, height, await title.evaluate((e) => getComputedStyle(e).fontSize)].join(" "));
+		}
+		assert.equal(new Set(heads).size, 1, `the titles differ: ${heads.join(", ")}`);
+	});
+
 	await step("switch to another team", async () => {
 		assert.equal((await api("POST", "/v1/teams", { name: `Second ${payload}` })).status(), 201);
 		const turnTo = async (name) => {
@@ -906,10 +919,14 @@ try {
 		const cell = small.locator("tbody td").nth(1);
 		assert.equal(await cell.evaluate((e) => getComputedStyle(e, "::before").content), '"Key"');
 		await check(small, "keys on a phone");
+		await small.getByRole("link", { name: "Sandboxes", exact: true }).click();
+		await small.getByText("nightly-tests").waitFor();
+		await small.getByRole("link", { name: "pyro, to all sandboxes" }).waitFor();
 		for (const part of ["", "/terminal", "/files?path=/srv/app", "/changes", "/services", "/metrics"]) {
 			await small.goto(`/sandboxes/${id}${part}`);
 			await small.getByRole("link", { name: "Files" }).waitFor();
 			await small.waitForFunction(() => !document.querySelector("[aria-busy=true]"));
+			assert.ok(await small.getByRole("link", { name: "Sandboxes", exact: true }).isVisible(), `${part} on a phone: no way back`);
 			if (part === "/terminal") await small.getByRole("button", { name: "Type", exact: true, pressed: true }).waitFor(); // its colours would change during the check
 			await check(small, `${part} on a phone`);
 			for (const b of await small.locator("td.end .button").all()) {

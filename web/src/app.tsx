@@ -1,7 +1,7 @@
 import { signal } from "@preact/signals";
 import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { Box, Compass, Gauge, KeyRound, Layers, LogOut, Menu as MenuIcon, Moon, ScrollText, Search, Server, Sun, SunMoon, Users, X } from "lucide-preact";
+import { ArrowLeft, Box, Compass, Gauge, KeyRound, Layers, LogOut, Menu as MenuIcon, Moon, ScrollText, Search, Server, Sun, SunMoon, Users, X } from "lucide-preact";
 import { AccountMenu } from "./account";
 import { api, textOf } from "./api";
 import { endSession, loadMe, me, useSandboxes } from "./data";
@@ -117,7 +117,14 @@ function Shell({ route }: { route: Route }) {
 				Skip to content
 			</a>
 			<header class="topbar">
-				<Brand />
+				{route.name === "sandboxes" && !part(1) ? (
+					<Brand />
+				) : (
+					<a class="back" href="/">
+						<ArrowLeft size={18} aria-hidden />
+						Sandboxes
+					</a>
+				)}
 				<span class="grow" />
 				<Button kind="quiet" icon={MenuIcon} label="Menu" aria-expanded={open} onClick={() => setOpen(true)} />
 			</header>

@@ -161,14 +161,12 @@ export function Panel(props: { title: string; actions?: ComponentChildren; loadi
 	);
 }
 
-export function PageHead({ title, sub, children }: { title: string; sub?: string; children?: ComponentChildren }) {
+export function PageHead({ title, sub, children }: { title: string; sub: string; children?: ComponentChildren }) {
 	return (
 		<header class="page-head">
-			<div class="grow">
-				<h1 tabIndex={-1}>{title}</h1>
-				{sub && <p class="sub">{sub}</p>}
-			</div>
+			<h1 tabIndex={-1}>{title}</h1>
 			{children}
+			<p class="sub">{sub}</p>
 		</header>
 	);
 }

@@ -32,7 +32,7 @@ export function Changes({ box: b }: { box: Sandbox }) {
 			},
 		});
 	return (
-		<div class="page narrow-top">
+		<div class="page">
 			<Panel
 				title="Changes in /workspace"
 				actions={diff.value && <span class="faint small num">{plural(diff.value.entries.filter((e) => !isFolder(e)).length, "file")}</span>}

@@ -17,7 +17,7 @@ export function Metrics({ box: b }: { box: Sandbox }) {
 	const { value: points, error } = useData(`sandbox/${b.id}/metrics/${range}`, (api) => api.metrics(b.id, range), b.status === "running" ? every[range] : 0);
 	const last = points?.at(-1);
 	return (
-		<div class="page narrow-top">
+		<div class="page">
 			<div class="row">
 				<h2 class="grow">Use of resources</h2>
 				<Segments

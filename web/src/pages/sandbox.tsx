@@ -147,7 +147,7 @@ function Overview({ id, box: b }: { id: string; box?: Sandbox }) {
 	const known = !!b;
 	const labels = Object.entries(b?.metadata ?? {}).filter(([k]) => k !== "name");
 	return (
-		<div class="page narrow-top">
+		<div class="page">
 			<section class="panel" aria-label="Facts">
 				<dl class="facts">
 					<Fact name="ID" known={known} wide>

@@ -32,7 +32,7 @@ export function Sandboxes() {
 	);
 	return (
 		<div class="page">
-			<PageHead title="Sandboxes">
+			<PageHead title="Sandboxes" sub="Linux machines for code that you do not trust.">
 				{all?.length !== 0 && create}
 			</PageHead>
 			{error && <Notice>{textOf(error)}</Notice>}

@@ -29,7 +29,7 @@ export function Services({ box: b }: { box: Sandbox }) {
 		</Button>
 	);
 	return (
-		<div class="page narrow-top">
+		<div class="page">
 			<div class="row">
 				<h2 class="grow">Services and previews</h2>
 				{!!all?.length && start}
@@ -182,7 +182,7 @@ export function Network({ box: b }: { box: Sandbox }) {
 	const policies: Record<string, string> = { off: "No network", egress: "Can connect to public addresses", published: "Can connect to public addresses, and has published ports" };
 	const list = (values: string[] | undefined, none: string) => (values?.length ? values.map((v) => <code class="tag">{v}</code>) : none);
 	return (
-		<div class="page narrow-top">
+		<div class="page">
 			<Panel title="Rules" error={failed}>
 				<dl class="facts">
 					<Fact name="Network" known={!!r}>
