@@ -927,6 +927,7 @@ try {
 			await small.getByRole("link", { name: "Files" }).waitFor();
 			await small.waitForFunction(() => !document.querySelector("[aria-busy=true]"));
 			assert.ok(await small.getByRole("link", { name: "Sandboxes", exact: true }).isVisible(), `${part} on a phone: no way back`);
+			assert.ok(await small.locator("main h1").evaluate((e) => e.scrollWidth <= e.clientWidth), `${part} on a phone: the name is cut`);
 			if (part === "/terminal") await small.getByRole("button", { name: "Type", exact: true, pressed: true }).waitFor(); // its colours would change during the check
 			await check(small, `${part} on a phone`);
 			for (const b of await small.locator("td.end .button").all()) {

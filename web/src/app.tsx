@@ -9,6 +9,7 @@ import { Create } from "./pages/create";
 import { Login } from "./pages/login";
 import { Sandboxes } from "./pages/sandboxes";
 import { SandboxPage } from "./pages/sandbox";
+import { capital } from "./format";
 import { lazy } from "./lazy";
 import { Key, openPalette, Palette, paletteKey, type Command } from "./palette";
 import { go, part, path } from "./router";
@@ -220,7 +221,7 @@ function Who() {
 					<span class="cut" title={user?.name}>
 						{user ? user.name || user.email : " "}
 					</span>
-					{user && <span class="tag">{user.role}</span>}
+					{user && <span class="tag">{capital(user.role)}</span>}
 				</div>
 				{user?.name && <div class="team">{user.email}</div>}
 			</div>

@@ -18,9 +18,9 @@ export function commandOf(argv: string[]): string {
 export const megabytes = (n: number) => bytes(n * 1048576);
 
 export function ago(time: string | number | undefined): string {
-	if (!time) return "never";
+	if (!time) return "Never";
 	const s = Math.max(0, (Date.now() - +new Date(time)) / 1000);
-	if (s < 45) return "just now";
+	if (s < 45) return "Just now";
 	if (s < 3600) return `${Math.max(1, Math.round(s / 60))} min ago`;
 	if (s < 86400) return `${Math.round(s / 3600)} h ago`;
 	if (s < 86400 * 30) return `${Math.round(s / 86400)} d ago`;

@@ -69,7 +69,11 @@ export function useAction(f: () => Promise<unknown>): [boolean, () => Promise<vo
 
 /** Status shows a word with the colour of a status. */
 export function Status({ of, text = of, pill }: { of: Sandbox["status"]; text?: string; pill?: boolean }) {
-	return <span class={`status ${of} ${pill ? "pill" : ""}`}>{capital(text)}</span>;
+	return (
+		<span class={`status ${of} ${pill ? "pill" : ""}`}>
+			<span class="word">{capital(text)}</span>
+		</span>
+	);
 }
 
 export function SearchField(props: JSX.IntrinsicElements["input"] & { label: string }) {

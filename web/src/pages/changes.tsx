@@ -3,7 +3,7 @@ import { useMemo, useState } from "preact/hooks";
 import { Camera, ChevronRight, FileDiff, RotateCcw, Trash } from "lucide-preact";
 import { api, type Checkpoint, type Diff, type Sandbox } from "../api";
 import { canWrite, nameOf, reload, useData } from "../data";
-import { ago, bytes, exact, plural } from "../format";
+import { ago, bytes, capital, exact, plural } from "../format";
 import { filesOf } from "../patch";
 import { ask, Button, Empty, Field, FormModal, Panel, Table } from "../ui";
 
@@ -111,7 +111,7 @@ function Files({ diff }: { diff: Diff }) {
 				const lines = named.get(e.path)?.lines;
 				const head = (
 					<>
-						<span class={`change ${e.status}`}>{e.status}</span>
+						<span class={`change ${e.status}`}>{capital(e.status)}</span>
 						<span class="mono cut grow">{isFolder(e) ? `${e.path}/` : e.path}</span>
 						{e.lines_added > 0 && <span class="change added lines num">+{e.lines_added}</span>}
 						{e.lines_removed > 0 && <span class="change deleted lines num">−{e.lines_removed}</span>}

@@ -184,7 +184,7 @@ export function Files({ box: b }: { box: Sandbox }) {
 											disabled={e.type === "other"}
 											aria-current={file === e.path ? "true" : undefined}
 											onClick={() => void open(e)}
-											title={`${e.permissions} ${e.owner}:${e.group}, changed ${ago(e.modified_at * 1000)}${e.symlink_target ? `, points to ${e.symlink_target}` : ""}`}
+											title={`${e.permissions} ${e.owner}:${e.group}, changed: ${ago(e.modified_at * 1000)}${e.symlink_target ? `, points to ${e.symlink_target}` : ""}`}
 										>
 											<Icon size={16} class={isFolder(e) ? "dir" : ""} aria-label={e.type} />
 											<span class="cut">{e.name}</span>

@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import { KeyRound, Plus, Trash } from "lucide-preact";
 import { api, textOf, type Key, type NewKey } from "../api";
 import { canWrite, useData } from "../data";
-import { ago, exact } from "../format";
+import { ago, capital, exact } from "../format";
 import { ask, Button, Empty, Field, FormModal, Modal, Notice, PageHead, Snippet, Table } from "../ui";
 
 const lives = [
@@ -47,12 +47,12 @@ export function Keys() {
 							<tr key={k.id}>
 								<td class="strong">{k.name}</td>
 								<td class="mono dim">{k.key_prefix}…</td>
-								<td class="dim">{k.scopes.length ? k.scopes.join(", ") : "everything"}</td>
+								<td class="dim">{k.scopes.length ? capital(k.scopes.join(", ")) : "Everything"}</td>
 								<td class="dim" title={exact(k.last_used)}>
-									{k.last_used ? ago(k.last_used) : "Never used"}
+									{ago(k.last_used)}
 								</td>
 								<td class="dim" title={exact(k.expires_at)}>
-									{k.expires_at ? new Date(k.expires_at).toLocaleDateString() : "Never expires"}
+									{k.expires_at ? new Date(k.expires_at).toLocaleDateString() : "Never"}
 								</td>
 								<td class="end">{canWrite.value && <Button kind="quiet" small icon={Trash} label={`Delete ${k.name}`} onClick={() => remove(k)}>Delete</Button>}</td>
 							</tr>

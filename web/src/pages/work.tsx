@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { Copy, ExternalLink, Globe, Link, Lock, OctagonX, Play, Plus, ScrollText } from "lucide-preact";
 import { api, textOf, type NetworkRecord, type Port, type Sandbox, type Service } from "../api";
 import { canWrite, useData } from "../data";
-import { ago, bytes, commandOf, exact } from "../format";
+import { ago, bytes, capital, commandOf, exact } from "../format";
 import { showError, toast } from "../messages";
 import { ask, Bone, Button, Empty, Fact, Field, FormModal, Menu, Modal, Notice, Panel, Status, Table } from "../ui";
 
@@ -226,7 +226,7 @@ function Connection({ record: r }: { record: NetworkRecord }) {
 			</td>
 			<td title={r.reason || r.error}>
 				<span class={`status ${r.verdict === "allowed" ? "running" : "error"}`}>
-					{r.verdict}
+					{capital(r.verdict)}
 					{r.times > 1 && ` ${r.times} times`}
 				</span>
 			</td>
