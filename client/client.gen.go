@@ -524,7 +524,7 @@ type AuditEntry struct {
 	ResourceId   *string            `json:"resource_id,omitempty"`
 	ResourceType string             `json:"resource_type"`
 
-	// Scope Only admins see the scope admin
+	// Scope Only admins see entries with the scope admin
 	Scope  AuditEntryScope  `json:"scope"`
 	Status AuditEntryStatus `json:"status"`
 }
@@ -532,7 +532,7 @@ type AuditEntry struct {
 // AuditEntryActorType defines model for AuditEntry.ActorType.
 type AuditEntryActorType string
 
-// AuditEntryScope Only admins see the scope admin
+// AuditEntryScope Only admins see entries with the scope admin
 type AuditEntryScope string
 
 // AuditEntryStatus defines model for AuditEntry.Status.
@@ -1589,10 +1589,10 @@ type SandboxesStatsParamsRange string
 
 // SandboxesUsageParams defines parameters for SandboxesUsage.
 type SandboxesUsageParams struct {
-	// From The first day; empty: 30 days up to the last day
+	// From The first day. If it is empty, the result has the 30 days up to the last day
 	From *openapi_types.Date `form:"from,omitempty" json:"from,omitempty"`
 
-	// To The last day, at most 92 days in all; empty: today
+	// To The last day. If it is empty, it is today. The result has at most 92 days
 	To *openapi_types.Date `form:"to,omitempty" json:"to,omitempty"`
 }
 
@@ -2285,14 +2285,14 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/sandboxes/{id}/ports/{port} (the `SandboxesPortsGet` operationId).
 	SandboxesPortsGet(ctx context.Context, id string, port int64, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SandboxesPortsSetWithBody Make a port public, or private except for links
+	// SandboxesPortsSetWithBody Make a port public or private. Links work in both cases
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /v1/sandboxes/{id}/ports/{port} (the `SandboxesPortsSet` operationId).
 	SandboxesPortsSetWithBody(ctx context.Context, id string, port int64, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SandboxesPortsSet Make a port public, or private except for links
+	// SandboxesPortsSet Make a port public or private. Links work in both cases
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3661,7 +3661,7 @@ func (c *Client) SandboxesPortsGet(ctx context.Context, id string, port int64, r
 	return c.Client.Do(req)
 }
 
-// SandboxesPortsSetWithBody Make a port public, or private except for links
+// SandboxesPortsSetWithBody Make a port public or private. Links work in both cases
 //
 // Takes any type of body and a specified content type.
 //
@@ -3678,7 +3678,7 @@ func (c *Client) SandboxesPortsSetWithBody(ctx context.Context, id string, port 
 	return c.Client.Do(req)
 }
 
-// SandboxesPortsSet Make a port public, or private except for links
+// SandboxesPortsSet Make a port public or private. Links work in both cases
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8577,14 +8577,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/sandboxes/{id}/ports/{port} (the `SandboxesPortsGet` operationId).
 	SandboxesPortsGetWithResponse(ctx context.Context, id string, port int64, reqEditors ...RequestEditorFn) (*SandboxesPortsGetResponse, error)
 
-	// SandboxesPortsSetWithBodyWithResponse Make a port public, or private except for links
+	// SandboxesPortsSetWithBodyWithResponse Make a port public or private. Links work in both cases
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/sandboxes/{id}/ports/{port} (the `SandboxesPortsSet` operationId).
 	SandboxesPortsSetWithBodyWithResponse(ctx context.Context, id string, port int64, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SandboxesPortsSetResponse, error)
 
-	// SandboxesPortsSetWithResponse Make a port public, or private except for links
+	// SandboxesPortsSetWithResponse Make a port public or private. Links work in both cases
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -13682,7 +13682,7 @@ func (c *ClientWithResponses) SandboxesPortsGetWithResponse(ctx context.Context,
 	return ParseSandboxesPortsGetResponse(rsp)
 }
 
-// SandboxesPortsSetWithBodyWithResponse Make a port public, or private except for links
+// SandboxesPortsSetWithBodyWithResponse Make a port public or private. Links work in both cases
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -13695,7 +13695,7 @@ func (c *ClientWithResponses) SandboxesPortsSetWithBodyWithResponse(ctx context.
 	return ParseSandboxesPortsSetResponse(rsp)
 }
 
-// SandboxesPortsSetWithResponse Make a port public, or private except for links
+// SandboxesPortsSetWithResponse Make a port public or private. Links work in both cases
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

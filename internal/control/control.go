@@ -78,9 +78,11 @@ func New(ctx context.Context, o Options) (*Control, error) {
 
 // sandboxLock serializes the operations on one sandbox.
 type sandboxLock struct {
-	held  chan struct{}     // has an element while an operation holds the lock.
-	users int               // operations that hold the lock or wait for it.
-	after map[string]string // arguments for calls of look that wait until the lock is free: the host, by the ID of the sandbox.
+	held  chan struct{} // has an element while an operation holds the lock.
+	users int           // operations that hold the lock or wait for it.
+	// after contains arguments for calls of look that wait until the lock is free: the host, by the
+	// ID of the sandbox.
+	after map[string]string
 }
 
 // lock locks a sandbox. It waits while another operation changes the sandbox. The caller must call

@@ -36,7 +36,7 @@ type sandbox struct {
 	noPauseUntil  time.Time     // no automatic pause before this time.
 	seenRunning   time.Time     // when cachedStatus last found the sandbox running. Zero since the last transition.
 	awaited       bool          // awaitEnd waits for the end of the machine.
-	useReport     *time.Timer   // reports the last activity and the sent bytes to the watchers when it fires. Nil if no report is pending.
+	useReport     *time.Timer   // the next report of activity and sent bytes. Nil if none is pending.
 	useReportAt   time.Time     // when useReport fires.
 	sent          sent          // number of bytes that the machine had sent when it last answered.
 

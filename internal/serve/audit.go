@@ -20,7 +20,7 @@ type AuditEntry struct {
 	ResourceType string            `json:"resource_type"`
 	ResourceID   string            `json:"resource_id,omitempty"`
 	Action       string            `json:"action"`
-	Scope        string            `json:"scope" enum:"team,admin" doc:"Only admins see the scope admin"`
+	Scope        string            `json:"scope" enum:"team,admin" doc:"Only admins see entries with the scope admin"`
 	Status       string            `json:"status" enum:"success,error"`
 	Metadata     map[string]string `json:"metadata,omitempty" doc:"The address of the client, and the kind of the error"`
 	CreatedAt    time.Time         `json:"created_at"`

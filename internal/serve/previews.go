@@ -62,7 +62,7 @@ func (s *Server) bindPreviews(base string) {
 			}
 			return &body[Port]{s.newPort(in.http, p)}, nil
 		})
-	huma.Register(s.api, operation(http.MethodPut, one, base+"-ports-set", "Make a port public, or private except for links", store.RoleMember),
+	huma.Register(s.api, operation(http.MethodPut, one, base+"-ports-set", "Make a port public or private. Links work in both cases", store.RoleMember),
 		func(ctx context.Context, in *struct {
 			ByPort
 			Body struct {

@@ -82,8 +82,8 @@ func (s *Server) bindStats(base string) {
 		})
 	huma.Register(s.api, operation(http.MethodGet, path+"/usage", base+"-usage", "Return what the sandboxes of the team have used on each day, in UTC", store.RoleViewer),
 		func(ctx context.Context, in *struct {
-			From string `query:"from" format:"date" doc:"The first day; empty: 30 days up to the last day"`
-			To   string `query:"to" format:"date" doc:"The last day, at most 92 days in all; empty: today"`
+			From string `query:"from" format:"date" doc:"The first day. If it is empty, the result has the 30 days up to the last day"`
+			To   string `query:"to" format:"date" doc:"The last day. If it is empty, it is today. The result has at most 92 days"`
 		}) (*body[Usage], error) {
 			return s.usage(ctx, in.From, in.To)
 		})

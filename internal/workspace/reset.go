@@ -152,7 +152,8 @@ func (m *Manager) forkFrom(ctx context.Context, w store.Workspace, snapshot stri
 	snapshot = "." + newID(store.KindWorkspace)
 	err = m.takeSnapshot(ctx, w, snapshot, true, live)
 	if live && fault.KindOf(err) == fault.Precondition {
-		if w, failed := m.Store.Workspace(ctx, w.ID); failed != nil || w.Disks.Checkpoint != "" { // the workspace is paused, perhaps by another process a moment ago
+		// The workspace is paused, perhaps by another process a moment ago.
+		if w, failed := m.Store.Workspace(ctx, w.ID); failed != nil || w.Disks.Checkpoint != "" {
 			return w.Disks, true, failed
 		}
 	}

@@ -104,7 +104,10 @@ const maxFolders = 64;
 /** loading contains the folders that are being loaded. The value is true after another change. */
 const loading = new Map<string, boolean>();
 
-/** loadFolder loads a folder again. It waits three times as long as the last load took. */
+/**
+ * loadFolder loads a folder again. If the folder changes during the load, loadFolder waits three
+ * times as long as the load took, and loads it once more.
+ */
 async function loadFolder(key: string) {
 	if (loading.has(key)) {
 		loading.set(key, true);

@@ -717,7 +717,7 @@ export interface paths {
         };
         /** Return the address of a port */
         get: operations["sandboxes-ports-get"];
-        /** Make a port public, or private except for links */
+        /** Make a port public or private. Links work in both cases */
         put: operations["sandboxes-ports-set"];
         post?: never;
         /** Make a port private and end its links */
@@ -1196,7 +1196,7 @@ export interface components {
             resource_id?: string;
             resource_type: string;
             /**
-             * @description Only admins see the scope admin
+             * @description Only admins see entries with the scope admin
              * @enum {string}
              */
             scope: "team" | "admin";
@@ -4963,9 +4963,9 @@ export interface operations {
     "sandboxes-usage": {
         parameters: {
             query?: {
-                /** @description The first day; empty: 30 days up to the last day */
+                /** @description The first day. If it is empty, the result has the 30 days up to the last day */
                 from?: string;
-                /** @description The last day, at most 92 days in all; empty: today */
+                /** @description The last day. If it is empty, it is today. The result has at most 92 days */
                 to?: string;
             };
             header?: never;

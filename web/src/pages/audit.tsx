@@ -7,7 +7,10 @@ import { Button, Notice, PageHead, pending, Table, useAction } from "../ui";
 
 type Entry = AuditPage["items"][number];
 
-/** phrases say what an action does. Each begins with a verb. {} is the subject, {port} a port of a sandbox. */
+/**
+ * phrases say what an action does. Each begins with a verb. {} is the subject, and {port} a port of
+ * a sandbox.
+ */
 const phrases: Record<string, Record<string, string>> = {
 	sandbox: {
 		create: "create {}",

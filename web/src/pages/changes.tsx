@@ -117,7 +117,12 @@ function Files({ diff }: { diff: Diff }) {
 						{e.lines_removed > 0 && <span class="change deleted lines num">−{e.lines_removed}</span>}
 					</>
 				);
-				if (!lines?.length) return <div class="fold plain">{head}</div>;
+				if (!lines?.length)
+					return (
+						<div class="fold plain" key={e.path}>
+							{head}
+						</div>
+					);
 				return (
 					<details key={e.path} class="fold" open={open}>
 						<summary>

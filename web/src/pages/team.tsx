@@ -16,7 +16,7 @@ export function Members() {
 	const remove = (m: Member) =>
 		ask({
 			title: `Remove ${m.name || m.email} from the team?`,
-			text: "The sessions and API keys of this person end at once. The sandboxes stay.",
+			text: "The sessions and API keys of this person end immediately. The sandboxes stay.",
 			action: "Remove member",
 			run: async () => {
 				await api.removeMember(team, m.user_id);

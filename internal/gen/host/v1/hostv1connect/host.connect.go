@@ -82,9 +82,10 @@ type HostServiceClient interface {
 	// program, but not of files in their subfolders. A message without changed means that the folders
 	// are watched from now on: read them again. It is the first message. Changes at about the same
 	// time share a message, so a busy folder is reported at most twice a second. A folder that does
-	// not exist is reported when it is created. The call is no use of the sandbox, and does not resume
-	// it. If the sandbox does not run, or is paused meanwhile, it fails with FailedPrecondition or
-	// Unavailable. It fails with ResourceExhausted if the machine can't watch more folders.
+	// not exist is reported when it is created. The call does not count as use of the sandbox, and does
+	// not resume it. If the sandbox does not run, or is paused meanwhile, the call fails with
+	// FailedPrecondition or Unavailable. It fails with ResourceExhausted if the machine can't watch
+	// more folders.
 	WatchFolders(context.Context, *connect.Request[v1.WatchFoldersRequest]) (*connect.ServerStreamForClient[v1.WatchFoldersResponse], error)
 }
 
@@ -209,9 +210,10 @@ type HostServiceHandler interface {
 	// program, but not of files in their subfolders. A message without changed means that the folders
 	// are watched from now on: read them again. It is the first message. Changes at about the same
 	// time share a message, so a busy folder is reported at most twice a second. A folder that does
-	// not exist is reported when it is created. The call is no use of the sandbox, and does not resume
-	// it. If the sandbox does not run, or is paused meanwhile, it fails with FailedPrecondition or
-	// Unavailable. It fails with ResourceExhausted if the machine can't watch more folders.
+	// not exist is reported when it is created. The call does not count as use of the sandbox, and does
+	// not resume it. If the sandbox does not run, or is paused meanwhile, the call fails with
+	// FailedPrecondition or Unavailable. It fails with ResourceExhausted if the machine can't watch
+	// more folders.
 	WatchFolders(context.Context, *connect.Request[v1.WatchFoldersRequest], *connect.ServerStream[v1.WatchFoldersResponse]) error
 }
 
