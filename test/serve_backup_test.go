@@ -6,10 +6,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/pyro-mcp/pyro/client"
 )
+
+// linkedMemory is a warning of tar about the memory of a paused machine under QEMU. The file is a
+// hard link to a file of the cache. Other tests link and unlink that file, which changes its ctime.
+var linkedMemory = regexp.MustCompile(`(?m)^tar: \S+/memory-\w+/ram: file changed as we read it\n`)
 
 // TestServeBackup runs the commands for a back-up and its restoration in docs/deploy.md.
 func TestServeBackup(t *testing.T) {
@@ -17,7 +22,8 @@ func TestServeBackup(t *testing.T) {
 	a := serveAPI(t)
 	tar := func(args ...string) {
 		t.Helper()
-		if out, err := exec.Command("tar", args...).CombinedOutput(); err != nil {
+		out, err := exec.Command("tar", args...).CombinedOutput()
+		if len(linkedMemory.ReplaceAll(out, nil)) > 0 || err != nil && len(out) == 0 {
 			t.Fatalf("tar: %v\n%s", err, out)
 		}
 	}
