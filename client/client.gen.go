@@ -519,7 +519,7 @@ type AuditEntry struct {
 	CreatedAt time.Time           `json:"created_at"`
 	Id        string              `json:"id"`
 
-	// Metadata The address of the client, and the kind of the error
+	// Metadata The address of the client, the kind of the error, and the name of the resource
 	Metadata     *map[string]string `json:"metadata,omitempty"`
 	ResourceId   *string            `json:"resource_id,omitempty"`
 	ResourceType string             `json:"resource_type"`

@@ -1,8 +1,10 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/pyro-mcp/pyro/internal/control/store"
 	"github.com/pyro-mcp/pyro/internal/fault"
@@ -58,6 +60,11 @@ func (c *Control) Record(ctx context.Context, by Actor, action, id string, err e
 // audit records the result of an action, even if its client has disconnected. If the record fails,
 // audit logs the error and does not fail, because the action has already happened.
 func (c *Control) audit(ctx context.Context, by Actor, action, resource, subject string, err error) {
+	c.auditRemoval(ctx, by, action, resource, subject, "", err)
+}
+
+// auditRemoval is like audit. If the resource no longer exists, name is the name that it had.
+func (c *Control) auditRemoval(ctx context.Context, by Actor, action, resource, subject, name string, err error) {
 	a := store.Audit{
 		TeamID: by.TeamID, ActorType: by.Type, ActorID: by.ID, ActorName: by.Name, Action: action, Resource: resource, Subject: subject,
 		Address: by.Address, Result: store.AuditOK, At: c.clock().UTC(),
@@ -67,7 +74,26 @@ func (c *Control) audit(ctx context.Context, by Actor, action, resource, subject
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 	defer cancel()
+	a.Name = cmp.Or(name, c.nameOf(ctx, by.TeamID, resource, subject))
 	if err := c.store.AddAudit(ctx, a); err != nil {
 		c.log.Error("record an action in the audit log", "action", action, "resource", resource, "subject", subject, "by", by.ID, "error", err)
 	}
+}
+
+// nameOf returns the name of a team's resource, or "" if it has none or can't be found. Entries of
+// the log keep this name, because the resource can be deleted later.
+func (c *Control) nameOf(ctx context.Context, team, resource, subject string) string {
+	switch resource {
+	case onSandbox, onPort:
+		id, _, _ := strings.Cut(subject, ":")
+		b, _ := c.store.Sandbox(ctx, team, id)
+		return b.Metadata["name"]
+	case onKey:
+		k, _ := c.store.Key(ctx, team, subject)
+		return k.Name
+	case onMember:
+		m, _ := c.store.Member(ctx, team, subject)
+		return cmp.Or(m.Name, m.Email)
+	}
+	return ""
 }

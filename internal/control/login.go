@@ -118,11 +118,12 @@ func (c *Control) Keys(ctx context.Context, by Actor) ([]store.Key, error) {
 // RemoveKey removes an API key of a team. When RemoveKey returns, the key no longer works.
 // Permission: a member removes the key of another user.
 func (c *Control) RemoveKey(ctx context.Context, by Identity, id string) error {
+	name := c.nameOf(ctx, by.TeamID, onKey, id)
 	err := c.mayRemoveKey(ctx, by, id)
 	if err == nil {
 		err = c.store.RemoveKey(ctx, by.TeamID, id)
 	}
-	c.audit(ctx, by.Actor, actDelete, onKey, id, err)
+	c.auditRemoval(ctx, by.Actor, actDelete, onKey, id, name, err)
 	return err
 }
 

@@ -126,8 +126,9 @@ func (c *Control) SetRole(ctx context.Context, by Identity, user string, role st
 // keys end immediately. Permission: only owners can remove owners. Precondition: the team would
 // have no owner.
 func (c *Control) RemoveMember(ctx context.Context, by Identity, user string) error {
+	name := c.nameOf(ctx, by.TeamID, onMember, user)
 	err := c.store.RemoveMember(ctx, by.TeamID, user, by.Role)
-	c.audit(ctx, by.Actor, actRemove, onMember, user, err)
+	c.auditRemoval(ctx, by.Actor, actRemove, onMember, user, name, err)
 	return err
 }
 

@@ -22,7 +22,7 @@ type AuditEntry struct {
 	Action       string            `json:"action"`
 	Scope        string            `json:"scope" enum:"team,admin" doc:"Only admins see entries with the scope admin"`
 	Status       string            `json:"status" enum:"success,error"`
-	Metadata     map[string]string `json:"metadata,omitempty" doc:"The address of the client, and the kind of the error"`
+	Metadata     map[string]string `json:"metadata,omitempty" doc:"The address of the client, the kind of the error, and the name of the resource"`
 	CreatedAt    time.Time         `json:"created_at"`
 }
 
@@ -43,6 +43,9 @@ func newAuditEntry(a store.Audit) AuditEntry {
 	}
 	if a.Address != "" {
 		e.Metadata["address"] = a.Address
+	}
+	if a.Name != "" {
+		e.Metadata["name"] = a.Name
 	}
 	if a.Result != store.AuditOK {
 		e.Status, e.Metadata["error"] = "error", a.Result

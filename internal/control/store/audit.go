@@ -18,6 +18,7 @@ type Audit struct {
 	Action    string // such as create
 	Resource  string // such as sandbox
 	Subject   string // the id of the resource
+	Name      string // the name of the resource at that time; empty: it has none
 	Address   string // of the client
 	Result    string // AuditOK, or the kind of the error
 	At        time.Time
@@ -40,11 +41,11 @@ const (
 // AuditOK is the result of an action that succeeded.
 const AuditOK = "ok"
 
-const auditFields = "id, team_id, actor_type, actor_id, actor_name, action, resource, subject, address, result, at"
+const auditFields = "id, team_id, actor_type, actor_id, actor_name, action, resource, subject, name, address, result, at"
 
 func scanAudit(r row) (a Audit, err error) {
 	var at int64
-	err = r.Scan(&a.ID, &a.TeamID, &a.ActorType, &a.ActorID, &a.ActorName, &a.Action, &a.Resource, &a.Subject, &a.Address, &a.Result, &at)
+	err = r.Scan(&a.ID, &a.TeamID, &a.ActorType, &a.ActorID, &a.ActorName, &a.Action, &a.Resource, &a.Subject, &a.Name, &a.Address, &a.Result, &at)
 	a.At = moment(at)
 	return a, err
 }
@@ -59,8 +60,8 @@ func (s *Store) AddAudit(ctx context.Context, a Audit) error {
 				return err
 			}
 		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO audit ("+auditFields+") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-			newOrderedID(AuditPrefix, a.At), a.TeamID, a.ActorType, a.ActorID, a.ActorName, a.Action, a.Resource, a.Subject, a.Address, a.Result, micros(a.At))
+		_, err := tx.ExecContext(ctx, "INSERT INTO audit ("+auditFields+") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+			newOrderedID(AuditPrefix, a.At), a.TeamID, a.ActorType, a.ActorID, a.ActorName, a.Action, a.Resource, a.Subject, a.Name, a.Address, a.Result, micros(a.At))
 		return err
 	})
 }

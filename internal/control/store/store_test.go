@@ -307,7 +307,7 @@ func TestAudit(t *testing.T) {
 		for i := range 5 {
 			check(t, w.AddAudit(ctx, store.Audit{
 				TeamID: w.team, ActorType: store.ActorUser, ActorID: w.owner, ActorName: "Owner", Action: []string{"create", "delete"}[i%2], Resource: "sandbox",
-				Subject: fmt.Sprint(i), Address: "192.0.2.1", Result: store.AuditOK, At: w.now.Add(time.Duration(i/2) * time.Millisecond),
+				Subject: fmt.Sprint(i), Name: "name " + fmt.Sprint(i), Address: "192.0.2.1", Result: store.AuditOK, At: w.now.Add(time.Duration(i/2) * time.Millisecond),
 			}))
 		}
 		subjects := func(q store.AuditQuery) string {
@@ -318,6 +318,9 @@ func TestAudit(t *testing.T) {
 			var s []string
 			for _, a := range all {
 				s = append(s, a.Subject)
+				if a.Name != "name "+a.Subject {
+					t.Errorf("%+v", a)
+				}
 			}
 			return strings.Join(s, "")
 		}

@@ -1189,7 +1189,7 @@ export interface components {
             /** Format: date-time */
             created_at: string;
             id: string;
-            /** @description The address of the client, and the kind of the error */
+            /** @description The address of the client, the kind of the error, and the name of the resource */
             metadata?: {
                 [key: string]: string;
             };

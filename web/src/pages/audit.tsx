@@ -140,7 +140,7 @@ function useNames(): Map<string, Name> {
 function Phrase({ entry: e, names }: { entry: Entry; names: Map<string, Name> }) {
 	const [before, after] = phraseOf(e).split("{}");
 	const id = (e.resource_id ?? "").split(":")[0];
-	const name = names.get(id);
+	const name = names.get(id) ?? (e.metadata?.name ? { text: e.metadata.name } : undefined);
 	let subject = <span class={e.resource_type === "template" ? "strong" : "mono small"}>{id || "something"}</span>;
 	if (name?.href)
 		subject = (
