@@ -214,6 +214,7 @@ func (m *Manager) newFolder(id string) (remote.Folder, *flock.Lock, error) {
 	if err := os.MkdirAll(all, 0o700); err != nil {
 		return "", nil, fault.Wrap(err, "make folder", all)
 	}
+	storage.Spread(all)
 	staged, err := os.MkdirTemp(all, unlocked)
 	if err != nil {
 		return "", nil, fault.Wrap(err, "make folder", all)
