@@ -25,21 +25,21 @@ func (c *copier) mode(st *unix.Stat_t) uint32 {
 // attributes copies first the owner and then the extended attributes, because changing the owner
 // clears capabilities. The caller must set the mode afterwards for two reasons: changing the owner
 // also clears set-id bits, and setting user attributes requires a writable file.
-func (c *copier) attributes(dst, src int, st *unix.Stat_t) error {
-	if c.root {
+func (w *copyWorker) attributes(dst, src int, st *unix.Stat_t) error {
+	if w.root {
 		if err := unix.Fchown(dst, int(st.Uid), int(st.Gid)); err != nil {
 			return err
 		}
 	}
-	n, err := unix.Flistxattr(src, c.names)
+	n, err := unix.Flistxattr(src, w.names)
 	if err == unix.EOPNOTSUPP || n == 0 && err == nil {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	for name := range bytes.SplitSeq(bytes.TrimRight(c.names[:n], "\x00"), []byte{0}) {
-		if err := c.attribute(dst, src, string(name)); err != nil {
+	for name := range bytes.SplitSeq(bytes.TrimRight(w.names[:n], "\x00"), []byte{0}) {
+		if err := w.attribute(dst, src, string(name)); err != nil {
 			return err
 		}
 	}
@@ -48,19 +48,19 @@ func (c *copier) attributes(dst, src int, st *unix.Stat_t) error {
 
 // attribute copies one extended attribute. It skips attributes that the process is not allowed to
 // set, and attributes that have a meaning only on the host.
-func (c *copier) attribute(dst, src int, name string) error {
+func (w *copyWorker) attribute(dst, src int, name string) error {
 	trusted := strings.HasPrefix(name, "trusted.") // also trusted.overlay: the copy is stored the same way
-	if !xattr.Portable(name) && !trusted || !c.root && !strings.HasPrefix(name, "user.") && !xattr.ACL(name) {
+	if !xattr.Portable(name) && !trusted || !w.root && !strings.HasPrefix(name, "user.") && !xattr.ACL(name) {
 		return nil
 	}
-	n, err := unix.Fgetxattr(src, name, c.buffer)
+	n, err := unix.Fgetxattr(src, name, w.buffer)
 	if err == unix.ENODATA {
 		return errChanged
 	}
 	if err != nil {
 		return err
 	}
-	return unix.Fsetxattr(dst, name, c.buffer[:n], 0)
+	return unix.Fsetxattr(dst, name, w.buffer[:n], 0)
 }
 
 // touch sets the modification time of the entry name in a folder. It does not change the access

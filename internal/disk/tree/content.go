@@ -13,21 +13,23 @@ const (
 
 // data copies the content of the file src to the empty file dst. st is the state of src when it was
 // opened.
-func (c *copier) data(dst, src int, st *unix.Stat_t) error {
+func (w *copyWorker) data(dst, src int, st *unix.Stat_t) error {
 	if st.Size == 0 {
 		return nil
 	}
-	if c.clone {
+	if !w.noClones.Load() {
 		done, unsupported := clone(dst, src)
 		if done {
 			return nil
 		}
-		c.clone = !unsupported
+		if unsupported {
+			w.noClones.Store(true)
+		}
 	}
 	if st.Size <= smallFile && st.Blocks*512 >= st.Size {
-		return c.small(dst, src, int(st.Size))
+		return w.small(dst, src, int(st.Size))
 	}
-	return copySparse(dst, src, st.Size, c.buffer, c.ctx.Err)
+	return copySparse(dst, src, st.Size, w.buffer, w.stopped)
 }
 
 // copySparse copies size bytes of the file src to the empty file dst, without the holes. It stops
@@ -60,15 +62,15 @@ func copySparse(dst, src int, size int64, buffer []byte, check func() error) err
 }
 
 // small copies a file without holes, using a single read.
-func (c *copier) small(dst, src, size int) error {
-	n, err := retry(func() (int, error) { return unix.Read(src, c.buffer[:size]) })
+func (w *copyWorker) small(dst, src, size int) error {
+	n, err := retry(func() (int, error) { return unix.Read(src, w.buffer[:size]) })
 	if err != nil {
 		return err
 	}
 	if n < size {
 		return errChanged
 	}
-	return writeAll(dst, c.buffer[:size], 0)
+	return writeAll(dst, w.buffer[:size], 0)
 }
 
 // writeAll writes all of b, starting at an offset.

@@ -1,11 +1,14 @@
 package tree
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -38,41 +41,57 @@ func CopySharing(ctx context.Context, dst, src string, sharing Sharing) (Stats, 
 	if err != nil {
 		return Stats{}, withPath(err, op, src)
 	}
-	c, err := newCopier(ctx, dst, src)
+	c, err := newCopier(ctx, dst, src, sharing)
 	if err != nil {
 		unix.Close(from)
 		return Stats{}, err
 	}
-	c.marking = marking{Sharing: sharing, works: true}
-	defer c.share(sharing.Base, src).close()
 	err = walk(ctx, from, src, c)
-	c.at.close()
-	if err != nil {
+	c.close()
+	if err = cmp.Or(err, c.err); err != nil {
 		return Stats{}, discard(ctx, withPath(err, op, src), dst)
 	}
 	return c.stats, nil
 }
 
-// copier is the visitor that writes the copy.
-type copier struct {
-	ctx    context.Context
-	src    string
-	at     *trail      // the folder that the copier is writing
-	folder *copyFolder // The same folder, as a path that stays valid when the descriptor refers to another folder.
-	links  links
-	root   bool // The process is allowed to set owners.
-	uid    uint32
-	gid    uint32
-	clone  bool   // False if the file systems can't share blocks.
-	buffer []byte // buffer for file content and attribute values
-	names  []byte // for attribute names
-	stats  Stats
-	base   base // the files that the copy shares
+// copyWorkers limits the number of folders that are copied at the same time. Each of them has three
+// files open.
+const copyWorkers = 4
 
-	marking
+// copier is the visitor that creates the folders of the copy. Its workers copy all other entries at
+// the same time, because most of the work waits for locks of the kernel for single folders.
+type copier struct {
+	ctx     context.Context
+	src     string
+	root    bool // The process is allowed to set owners.
+	uid     uint32
+	gid     uint32
+	top     int // the top folder of the copy
+	sharing Sharing
+	base    base
+	jobs    chan *folderCopy
+	workers sync.WaitGroup
+
+	noClones atomic.Bool // The file systems can't share blocks.
+	noMarks  atomic.Bool // The file system supports no marks or no links.
+
+	// Only the walk uses these fields.
+	at     *trail          // the folder that Enter has created last
+	folder *copyFolder     // The same folder, as a path that stays valid when at refers to another folder.
+	open   []*atomic.Int32 // for each folder of the trail, the number of its unfinished parts
+	walker *copyWorker
+
+	// naming is locked while a worker copies a file with several names. A worker that finds another
+	// name of the file then makes a link.
+	naming sync.Mutex
+	links  links
+
+	mu    sync.Mutex // for the fields below
+	stats Stats
+	err   error // error of the first folder that failed
 }
 
-func newCopier(ctx context.Context, dst, src string) (*copier, error) {
+func newCopier(ctx context.Context, dst, src string, sharing Sharing) (*copier, error) {
 	const op = "make folder"
 	if err := unix.Mkdir(dst, 0o700); err != nil {
 		return nil, withPath(err, op, dst)
@@ -85,32 +104,77 @@ func newCopier(ctx context.Context, dst, src string) (*copier, error) {
 	if err != nil {
 		return nil, discard(ctx, withPath(err, op, dst), dst)
 	}
-	return &copier{
-		ctx: ctx, src: src, at: at, folder: &copyFolder{}, links: links{}, clone: true, buffer: make([]byte, smallFile), names: make([]byte, 64<<10),
+	c := &copier{
+		ctx: ctx, src: src, at: at, top: top, folder: &copyFolder{}, links: links{}, sharing: sharing, jobs: make(chan *folderCopy),
 		root: os.Geteuid() == 0, uid: uint32(os.Geteuid()), gid: uint32(os.Getegid()),
-	}, nil
+	}
+	c.base.open(sharing.Base, src)
+	c.walker = newCopyWorker(c)
+	for range min(runtime.GOMAXPROCS(0), copyWorkers) {
+		c.workers.Go(func() {
+			w := newCopyWorker(c)
+			for f := range c.jobs {
+				f.copyWorker = w
+				c.done(f, f.run())
+			}
+		})
+	}
+	return c, nil
 }
 
-// Enter creates the folder and copies all of its entries except subfolders. Only the owner can
-// access the new folder until Leave sets its mode.
+// close waits for the workers, and closes all folders.
+func (c *copier) close() {
+	close(c.jobs)
+	c.workers.Wait()
+	c.base.close()
+	c.at.close()
+}
+
+// done records the result of a folder, and closes its descriptors.
+func (c *copier) done(f *folderCopy, err error) {
+	f.close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = cmp.Or(c.err, err)
+	c.stats.add(f.stats)
+}
+
+// stopped returns an error if the copy must stop.
+func (c *copier) stopped() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return cmp.Or(c.err, c.ctx.Err())
+}
+
+// Enter creates the folder, and lets a worker copy its entries except subfolders. Only the owner
+// can access the new folder until finish sets its mode.
 func (c *copier) Enter(from *Folder, content []Entry) error {
-	if err := c.mkdir(from); err != nil {
+	if err := c.enter(from, content); err != nil {
 		return withPath(err, "copy", filepath.Join(c.src, from.Path("")))
 	}
-	c.base.enter(c.folder)
-	defer c.base.leave()
-	c.marking.enter(from.fd)
-	for _, e := range content {
-		if err := c.ctx.Err(); err != nil {
-			return err
-		}
-		if err := c.entry(from, e); err != nil {
-			return withPath(err, "copy", filepath.Join(c.src, from.Path(e.Name)))
-		}
+	return nil
+}
+
+func (c *copier) enter(from *Folder, content []Entry) error {
+	if err := c.stopped(); err != nil {
+		return err
 	}
-	if slices.ContainsFunc(content, func(e Entry) bool { return e.Kind == unix.S_IFREG }) {
-		c.markFolders(from.fd, c.at.fd())
+	if err := c.mkdir(from); err != nil {
+		return err
 	}
+	parts := new(atomic.Int32)
+	c.open = append(c.open, parts)
+	parts.Add(1) // its subfolders
+	content = slices.DeleteFunc(content, func(e Entry) bool { return e.Kind == unix.S_IFDIR })
+	if len(content) == 0 {
+		return nil
+	}
+	f, err := c.folderCopy(from, content, parts)
+	if err != nil {
+		return err
+	}
+	parts.Add(1) // its other entries
+	c.jobs <- f
 	return nil
 }
 
@@ -136,146 +200,27 @@ func (c *copier) mkdir(from *Folder) error {
 	}
 	c.at.down(fd, name, &st)
 	c.folder = &copyFolder{c.folder, name}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.stats.Folders++
 	return nil
 }
 
-func (c *copier) entry(from *Folder, e Entry) error {
-	switch e.Kind {
-	case unix.S_IFDIR: // Enter creates it.
-		return nil
-	case unix.S_IFREG:
-		return c.file(from, e.Name)
-	}
-	return c.other(from, e)
-}
-
-// Leave sets the attributes, time and mode of the folder after all entries are copied. Creating an
-// entry would change the time, and the mode could forbid new entries.
+// Leave finishes the folder, unless a worker still copies its entries. Then the worker does that.
 func (c *copier) Leave(from *Folder) error {
-	if err := c.leave(from); err != nil {
+	parts := c.open[len(c.open)-1]
+	c.open = c.open[:len(c.open)-1]
+	if err := c.walker.finish(c.at.fd(), from, parts); err != nil {
 		return withPath(err, "copy", filepath.Join(c.src, from.Path("")))
 	}
-	return nil
-}
-
-func (c *copier) leave(from *Folder) error {
-	if err := c.attributes(c.at.fd(), from.fd, from.Stat); err != nil {
-		return err
-	}
-	if err := touch(c.at.fd(), ".", from.Stat.Mtim); err != nil {
-		return err
-	}
 	if from.IsTop() {
-		return unix.Fchmod(c.at.fd(), c.mode(from.Stat))
+		return nil
 	}
 	done, err := c.at.up()
 	if err != nil {
-		return err
+		return withPath(err, "copy", filepath.Join(c.src, from.Path("")))
 	}
-	defer unix.Close(done.fd)
 	c.folder = c.folder.parent
-	return unix.Fchmod(done.fd, c.mode(from.Stat))
-}
-
-func (c *copier) file(from *Folder, name string) error {
-	if link, err := c.linksSource(from, name); err != nil {
-		return err
-	} else if link {
-		if done, err := c.shareFrom(from.fd, name); done || err != nil {
-			return err
-		}
-	}
-	src, st, err := from.Open(name)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(src)
-	if done, err := c.link(name, &st); done || err != nil {
-		c.unmarked++
-		return err
-	}
-	if same, err := c.sameInBase(src, name, &st); err != nil {
-		return err
-	} else if same {
-		c.unmarked++
-		if done, err := c.shareFrom(c.base.at, name); done || err != nil {
-			return err
-		}
-	}
-	dst, err := openAt(c.at.fd(), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(dst)
-	if err := c.data(dst, src, &st); err != nil {
-		return err
-	}
-	var after unix.Stat_t
-	if err := unix.Fstat(src, &after); err != nil {
-		return err
-	}
-	if after.Size != st.Size || after.Mtim != st.Mtim {
-		return errChanged
-	}
-	if err := c.attributes(dst, src, &st); err != nil {
-		return err
-	}
-	if st.Nlink == 1 {
-		c.mark(dst)
-	} else {
-		c.unmarked++
-	}
-	if err := unix.Fchmod(dst, c.mode(&st)); err != nil {
-		return err
-	}
-	c.remember(name, &st)
-	c.stats.Files++
-	c.stats.Bytes += st.Size
-	return touch(c.at.fd(), name, st.Mtim)
-}
-
-// other copies an entry that is neither a file nor a folder.
-func (c *copier) other(from *Folder, e Entry) error {
-	st, err := from.Lstat(e)
-	if err != nil {
-		return err
-	}
-	if done, err := c.link(e.Name, &st); done || err != nil {
-		return err
-	}
-	to := c.at.fd()
-	if e.Kind == unix.S_IFLNK {
-		text, err := from.Readlink(e.Name)
-		if err != nil {
-			return err
-		}
-		if err := unix.Symlinkat(text, to, e.Name); err != nil {
-			return err
-		}
-		c.stats.Symlinks++
-	} else {
-		device := e.Kind == unix.S_IFCHR || e.Kind == unix.S_IFBLK
-		err := unix.Mknodat(to, e.Name, e.Kind|0o600, int(st.Rdev))
-		if device && errors.Is(err, unix.EPERM) { // Root in a user namespace cannot create devices either.
-			c.stats.Skipped++
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		c.stats.Special++
-	}
-	c.remember(e.Name, &st)
-	if c.root {
-		if err := unix.Fchownat(to, e.Name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			return err
-		}
-	}
-	if e.Kind != unix.S_IFLNK {
-		if err := unix.Fchmodat(to, e.Name, c.mode(&st), 0); err != nil {
-			return err
-		}
-	}
-	return touch(to, e.Name, st.Mtim)
+	unix.Close(done.fd)
+	return nil
 }

@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -43,6 +45,31 @@ func TestCopyMatchesCp(t *testing.T) {
 		check(t, os.Chmod(filepath.Join(top, "readonly"), 0o755))
 	}
 	check(t, os.Chmod(filepath.Join(oracle, "readonly"), 0o755))
+}
+
+// TestCopyKeepsNamesInManyFolders checks that files with a name in each folder are copied once,
+// although several workers find them at the same time.
+func TestCopyKeepsNamesInManyFolders(t *testing.T) {
+	const folders, files = 40, 25
+	src, dst := t.TempDir(), filepath.Join(t.TempDir(), "copy")
+	for folder := range folders {
+		check(t, os.Mkdir(filepath.Join(src, strconv.Itoa(folder)), 0o755))
+		for file := range files {
+			name := filepath.Join(src, strconv.Itoa(folder), strconv.Itoa(file))
+			if folder == 0 {
+				put(t, name, strings.Repeat("x", 1000*file), 0o644)
+			} else {
+				check(t, os.Link(filepath.Join(src, "0", strconv.Itoa(file)), name))
+			}
+		}
+		check(t, os.Chtimes(filepath.Join(src, strconv.Itoa(folder)), time.Time{}, time.Unix(int64(folder), 7)))
+	}
+	stats, err := Copy(t.Context(), dst, src)
+	check(t, err)
+	if want := (Stats{Files: files, Folders: folders, Links: files * (folders - 1), Bytes: 1000 * files * (files - 1) / 2}); stats != want {
+		t.Errorf("got %+v, want %+v", stats, want)
+	}
+	same(t, describe(t, dst), describe(t, src))
 }
 
 // TestWithoutPrivilege runs some tests of this package again as an ordinary user.
@@ -140,7 +167,8 @@ func TestCopyRefuses(t *testing.T) {
 func TestCancelledCopyLeavesNothing(t *testing.T) {
 	src, dst := fullTree(t), filepath.Join(t.TempDir(), "copy")
 	for _, after := range []int{0, 1, 5, 50, 200} {
-		ctx := &countdown{t.Context(), after}
+		ctx := &countdown{Context: t.Context()}
+		ctx.left.Store(int32(after))
 		if _, err := Copy(ctx, dst, src); !errors.Is(err, context.Canceled) {
 			t.Errorf("after %d: %v", after, err)
 		}
@@ -153,11 +181,11 @@ func TestCancelledCopyLeavesNothing(t *testing.T) {
 // countdown is a context whose Err fails after a number of calls.
 type countdown struct {
 	context.Context
-	left int
+	left atomic.Int32
 }
 
 func (c *countdown) Err() error {
-	if c.left--; c.left < 0 {
+	if c.left.Add(-1) < 0 {
 		return context.Canceled
 	}
 	return nil
@@ -212,7 +240,9 @@ func TestCopyDetectsChanges(t *testing.T) {
 			src, dst := t.TempDir(), filepath.Join(t.TempDir(), "copy")
 			check(t, os.Mkdir(filepath.Join(src, "d"), 0o755))
 			put(t, filepath.Join(src, "d/f"), strings.Repeat("f", 200<<10), 0o644)
-			_, err := Copy(&interference{t.Context(), step, func() { change(src) }}, dst, src)
+			ctx := &interference{Context: t.Context(), do: func() { change(src) }}
+			ctx.left.Store(int32(step))
+			_, err := Copy(ctx, dst, src)
 			if err != nil && (fault.KindOf(err) != fault.Precondition || exists(dst)) {
 				t.Errorf("%s at step %d: error %v, destination exists: %v", name, step, err, exists(dst))
 			}
@@ -231,12 +261,12 @@ func TestCopyDetectsChanges(t *testing.T) {
 // interference is a context. Its method Err calls the function do once, after a number of calls.
 type interference struct {
 	context.Context
-	left int
+	left atomic.Int32
 	do   func()
 }
 
 func (i *interference) Err() error {
-	if i.left--; i.left == -1 {
+	if i.left.Add(-1) == -1 {
 		i.do()
 	}
 	return nil

@@ -31,30 +31,33 @@ type linked struct {
 }
 
 // remember records a copied file if it has more than one hard link.
-func (c *copier) remember(name string, st *unix.Stat_t) {
+func (f *folderCopy) remember(name string, st *unix.Stat_t) {
 	if st.Nlink > 1 {
-		c.links[identityOf(st)] = &linked{c.folder, name, uint64(st.Nlink) - 1}
+		f.links[identityOf(st)] = &linked{f.folder, name, uint64(st.Nlink) - 1}
 	}
 }
 
 // link creates a hard link if the copier has already copied the file under another name. done
 // reports whether link created one.
-func (c *copier) link(name string, st *unix.Stat_t) (done bool, err error) {
-	first := c.links[identityOf(st)]
+func (f *folderCopy) link(name string, st *unix.Stat_t) (done bool, err error) {
+	if st.Nlink == 1 {
+		return false, nil
+	}
+	first := f.links[identityOf(st)]
 	if first == nil {
 		return false, nil
 	}
-	folder, err := descend(c.at.steps[0].fd, first.folder.names())
+	folder, err := descend(f.top, first.folder.names())
 	if err != nil {
 		return false, err
 	}
 	defer unix.Close(folder)
-	if err := unix.Linkat(folder, first.name, c.at.fd(), name, 0); err != nil {
+	if err := unix.Linkat(folder, first.name, f.to, name, 0); err != nil {
 		return false, err
 	}
-	c.stats.Links++
+	f.stats.Links++
 	if first.left--; first.left == 0 {
-		delete(c.links, identityOf(st))
+		delete(f.links, identityOf(st))
 	}
 	return true, nil
 }

@@ -24,11 +24,8 @@ type Sharing struct {
 	Mark bool
 }
 
-// marking finds and sets marks during a copy.
+// marking finds and sets marks in a folder of the source and of the copy.
 type marking struct {
-	Sharing
-	works bool // false if the file system supports no marks or no links
-
 	allMarked bool // all files in the folder of the source are marked
 
 	// Number of unmarked files in the folder of the source that can't be marked, and number of
@@ -36,55 +33,50 @@ type marking struct {
 	unmarkable, unmarked int
 }
 
-// canLink reports whether a file in an open folder of the source is marked. In a constant source,
-// it first marks the file. st is the state of the file. If canLink returns false, the file must be
-// copied.
-func (m *marking) canLink(from int, name string, st *unix.Stat_t) bool {
-	if !m.Marked || !m.works {
-		return false
-	}
-	path := fmt.Sprintf("/proc/self/fd/%d/%s", from, name)
-	if m.Constant && st.Nlink == 1 {
+// canLink reports whether a file of the source is marked. In a constant source, it first marks the
+// file. st is the state of the file. If canLink returns false, the file must be copied.
+func (f *folderCopy) canLink(name string, st *unix.Stat_t) bool {
+	path := fmt.Sprintf("/proc/self/fd/%d/%s", f.from.fd, name)
+	if f.sharing.Constant && st.Nlink == 1 {
 		err := unix.Lsetxattr(path, xattr.Shared, nil, unix.XATTR_CREATE)
-		m.check(err)
+		f.checkMark(err)
 		return err == nil || err == unix.EEXIST
 	}
 	_, err := unix.Lgetxattr(path, xattr.Shared, nil)
 	return err == nil
 }
 
-// enter finds out whether all files in an open folder of the source are marked.
-func (m *marking) enter(from int) {
-	m.allMarked = m.Marked && m.Constant && isMarked(from)
-	m.unmarkable, m.unmarked = 0, 0
+// findMark finds out whether all files in the folder of the source are marked.
+func (f *folderCopy) findMark() {
+	f.allMarked = f.sharing.Marked && f.sharing.Constant && isMarked(f.from.fd)
 }
 
-// markFolders marks the folder of the source and the folder of the copy, each if all of its files
-// are marked.
-func (m *marking) markFolders(from, to int) {
-	if m.Marked && m.Constant && m.works && !m.allMarked && m.unmarkable == 0 {
-		m.check(unix.Fsetxattr(from, xattr.Shared, nil, 0))
+// markFolders marks the folder of the source and of the copy if all of their files are marked.
+func (f *folderCopy) markFolders() {
+	if f.sharing.Marked && f.sharing.Constant && !f.noMarks.Load() && !f.allMarked && f.unmarkable == 0 {
+		f.checkMark(unix.Fsetxattr(f.from.fd, xattr.Shared, nil, 0))
 	}
-	if m.Mark && m.works && m.unmarked == 0 {
-		m.check(unix.Fsetxattr(to, xattr.Shared, nil, 0))
+	if f.sharing.Mark && !f.noMarks.Load() && f.unmarked == 0 {
+		f.checkMark(unix.Fsetxattr(f.to, xattr.Shared, nil, 0))
 	}
 }
 
 // mark marks a new file of the copy. It must happen before the file gets its mode, because the mode
 // could forbid it.
-func (m *marking) mark(fd int) {
-	if !m.Mark || !m.works {
+func (f *folderCopy) mark(fd int) {
+	if !f.sharing.Mark || f.noMarks.Load() {
 		return
 	}
 	if err := unix.Fsetxattr(fd, xattr.Shared, nil, 0); err != nil {
-		m.unmarked++
-		m.check(err)
+		f.unmarked++
+		f.checkMark(err)
 	}
 }
 
-func (m *marking) check(err error) {
+// checkMark records whether the file system supports no marks. err is the result of setting one.
+func (c *copier) checkMark(err error) {
 	if err == unix.EOPNOTSUPP || err == unix.ENOSYS || err == unix.EPERM {
-		m.works = false
+		c.noMarks.Store(true)
 	}
 }
 

@@ -3,6 +3,7 @@ package tree
 import (
 	"bytes"
 	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -11,24 +12,22 @@ import (
 
 // base is the folder whose files a copy shares.
 type base struct {
-	top      int               // -1: nothing is shared
-	at       int               // the folder with the same path as the folder that is copied; -1: there is none
-	isSource bool              // the folder is the source of the copy
-	used     map[identity]bool // files that the copy has a link of
-	buffers  [2][]byte
+	top      int  // -1: nothing is shared
+	isSource bool // the folder is the source of the copy
+
+	mu   sync.Mutex
+	used map[identity]bool // files that the copy has a link of
 }
 
-// share opens the folder base. If it can't be opened, nothing is shared.
-func (c *copier) share(path, src string) *base {
-	c.base = base{top: -1, at: -1, isSource: path == src}
-	if path == "" || c.base.isSource {
-		return &c.base
+// open opens the folder at path. If it can't be opened, nothing is shared.
+func (b *base) open(path, src string) {
+	b.top, b.isSource, b.used = -1, path == src, map[identity]bool{}
+	if path == "" || b.isSource {
+		return
 	}
 	if top, err := openTop(path); err == nil {
-		c.base.top, c.base.used = top, map[identity]bool{}
-		c.base.buffers = [2][]byte{make([]byte, smallFile), make([]byte, smallFile)}
+		b.top = top
 	}
-	return &c.base
 }
 
 func (b *base) close() {
@@ -37,76 +36,99 @@ func (b *base) close() {
 	}
 }
 
-// enter opens the folder at the path of a folder of the copy.
-func (b *base) enter(folder *copyFolder) {
+// use records that the copy has a link of a file. It returns false if the copy already had one.
+func (b *base) use(id identity) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.used[id] {
+		return false
+	}
+	b.used[id] = true
+	return true
+}
+
+// at opens the folder of the base at the path of a folder of the copy. It returns -1 if there is no
+// such folder.
+func (b *base) at(folder *copyFolder) int {
 	if b.top < 0 {
-		return
+		return -1
 	}
-	if at, err := descend(b.top, folder.names()); err == nil {
-		b.at = at
-	}
-}
-
-func (b *base) leave() {
-	if b.at >= 0 {
-		unix.Close(b.at)
-		b.at = -1
-	}
-}
-
-// linksSource reports whether a file of the source must be linked.
-func (c *copier) linksSource(from *Folder, name string) (bool, error) {
-	if c.base.isSource {
-		if !c.allMarked {
-			c.unmarked++
-		}
-		return true, nil
-	}
-	if !c.Marked || !c.works {
-		return false, nil
-	}
-	if c.allMarked && c.base.top < 0 {
-		return true, nil
-	}
-	st, err := from.Lstat(Entry{Name: name, Kind: unix.S_IFREG})
+	at, err := descend(b.top, folder.names())
 	if err != nil {
-		return false, err
+		return -1
 	}
-	if !c.root && st.Uid != c.uid || !c.canLink(from.fd, name, &st) { // the process must own the copy
-		c.unmarkable++
-		return false, nil
-	}
-	if c.base.top >= 0 { // The file could also be the file of the base at another path.
-		if c.base.used[identityOf(&st)] {
-			return false, nil
-		}
-		c.base.used[identityOf(&st)] = true
-	}
-	return true, nil
+	return at
 }
 
-// shareFrom creates a hard link of a file in an open folder. If the file system can't make the
-// link, done is false. An example is a file that has too many links.
-func (c *copier) shareFrom(from int, name string) (done bool, err error) {
-	switch err := unix.Linkat(from, name, c.at.fd(), name, 0); err {
+// linksFrom returns the open folder with the file that must be linked: the folder of the source or
+// of the base. It returns -1 if the file must be copied.
+func (f *folderCopy) linksFrom(e Entry) (int, error) {
+	if f.base.isSource {
+		if !f.allMarked {
+			f.unmarked++
+		}
+		return f.from.fd, nil
+	}
+	if !f.sharing.Marked || f.noMarks.Load() {
+		return -1, nil
+	}
+	if f.allMarked && f.base.top < 0 {
+		return f.from.fd, nil
+	}
+	st, err := f.from.Lstat(e)
+	if err != nil {
+		return -1, err
+	}
+	folder := f.from.fd
+	switch {
+	case !f.root && st.Uid != f.uid: // the process must own the copy
+		f.unmarkable++
+		return -1, nil
+	case f.isInBase(e.Name, &st):
+		folder = f.baseAt
+	case !f.canLink(e.Name, &st):
+		f.unmarkable++
+		return -1, nil
+	}
+	if f.base.top >= 0 && !f.base.use(identityOf(&st)) { // The file could also be the file of the base at another path.
+		return -1, nil
+	}
+	return folder, nil
+}
+
+// isInBase reports whether a file of the source is a link of the file at the same path in the base.
+// st is its state. Such a file has a mark, because only marked files have links in several trees.
+func (f *folderCopy) isInBase(name string, st *unix.Stat_t) bool {
+	if f.baseAt < 0 {
+		return false
+	}
+	var other unix.Stat_t
+	err := unix.Fstatat(f.baseAt, name, &other, unix.AT_SYMLINK_NOFOLLOW)
+	return err == nil && identityOf(&other) == identityOf(st)
+}
+
+// shareFrom creates a hard link of a file in the open folder from. If the file system can't make
+// the link, done is false. An example is a file that has too many links.
+func (f *folderCopy) shareFrom(from int, name string) (done bool, err error) {
+	switch err := unix.Linkat(from, name, f.to, name, 0); err {
 	case nil:
 	case unix.EMLINK:
 		return false, nil
 	case unix.EPERM, unix.EXDEV, unix.EOPNOTSUPP, unix.ENOSYS:
-		c.works = false
+		f.noMarks.Store(true)
 		return false, nil
 	default:
 		return false, changed(err)
 	}
 	var st unix.Stat_t
-	if err := unix.Fstatat(c.at.fd(), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := unix.Fstatat(f.to, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return true, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return true, errChanged
 	}
-	c.stats.Files++
-	c.stats.Bytes += st.Size
+	f.stats.Files++
+	f.stats.Bytes += st.Size
 	return true, nil
 }
 
@@ -115,11 +137,11 @@ func (c *copier) shareFrom(from int, name string) (done bool, err error) {
 //
 // Two files of the copy must not become links of each other. So each file of the base is shared
 // once, and files with several links in the source are copied.
-func (c *copier) sameInBase(src int, name string, st *unix.Stat_t) (bool, error) {
-	if c.base.at < 0 || st.Nlink != 1 || st.Blocks*512 < st.Size { // reading a hole could take forever
+func (f *folderCopy) sameInBase(src int, name string, st *unix.Stat_t) (bool, error) {
+	if f.baseAt < 0 || st.Nlink != 1 || st.Blocks*512 < st.Size { // reading a hole could take forever
 		return false, nil
 	}
-	fd, err := openAt(c.base.at, name, unix.O_RDONLY, 0)
+	fd, err := openAt(f.baseAt, name, unix.O_RDONLY, 0)
 	if err != nil {
 		return false, nil
 	}
@@ -128,39 +150,39 @@ func (c *copier) sameInBase(src int, name string, st *unix.Stat_t) (bool, error)
 	if err := unix.Fstat(fd, &other); err != nil {
 		return false, err
 	}
-	if !c.root && other.Uid != c.uid { // the process must own the copy
+	if !f.root && other.Uid != f.uid { // the process must own the copy
 		return false, nil
 	}
-	if other.Mode != st.Mode || other.Size != st.Size || other.Mtim != st.Mtim || other.Uid != st.Uid || other.Gid != st.Gid || c.base.used[identityOf(&other)] {
+	if other.Mode != st.Mode || other.Size != st.Size || other.Mtim != st.Mtim || other.Uid != st.Uid || other.Gid != st.Gid {
 		return false, nil
 	}
-	same, err := c.sameAttributes(src, fd)
+	same, err := f.sameAttributes(src, fd)
 	if same && err == nil {
-		same, err = c.sameContent(src, fd, st.Size)
+		same, err = f.sameContent(src, fd, st.Size)
 	}
-	if same && err == nil {
-		c.base.used[identityOf(&other)] = true
-	}
-	return same, err
+	return same && err == nil && f.base.use(identityOf(&other)), err
 }
 
-func (c *copier) sameContent(one, other int, size int64) (bool, error) {
+func (f *folderCopy) sameContent(one, other int, size int64) (bool, error) {
+	if f.compared[0] == nil {
+		f.compared = [2][]byte{make([]byte, smallFile), make([]byte, smallFile)}
+	}
 	for at := int64(0); at < size; {
-		if err := c.ctx.Err(); err != nil {
+		if err := f.stopped(); err != nil {
 			return false, err
 		}
-		n, err := retry(func() (int, error) { return unix.Pread(one, c.base.buffers[0], at) })
+		n, err := retry(func() (int, error) { return unix.Pread(one, f.compared[0], at) })
 		if err != nil {
 			return false, err
 		}
 		if n == 0 {
 			return false, errChanged
 		}
-		m, err := retry(func() (int, error) { return unix.Pread(other, c.base.buffers[1][:n], at) })
+		m, err := retry(func() (int, error) { return unix.Pread(other, f.compared[1][:n], at) })
 		if err != nil {
 			return false, err
 		}
-		if !bytes.Equal(c.base.buffers[0][:n], c.base.buffers[1][:m]) {
+		if !bytes.Equal(f.compared[0][:n], f.compared[1][:m]) {
 			return false, nil
 		}
 		at += int64(n)
@@ -169,10 +191,10 @@ func (c *copier) sameContent(one, other int, size int64) (bool, error) {
 }
 
 // sameAttributes compares the extended attributes of two files.
-func (c *copier) sameAttributes(one, other int) (bool, error) {
+func (f *folderCopy) sameAttributes(one, other int) (bool, error) {
 	var all [2][]attribute
 	for i, fd := range []int{one, other} {
-		n, err := unix.Flistxattr(fd, c.names)
+		n, err := unix.Flistxattr(fd, f.names)
 		if err == unix.EOPNOTSUPP {
 			continue
 		}
@@ -182,15 +204,15 @@ func (c *copier) sameAttributes(one, other int) (bool, error) {
 		if n == 0 {
 			continue
 		}
-		for name := range bytes.SplitSeq(bytes.TrimRight(c.names[:n], "\x00"), []byte{0}) {
+		for name := range bytes.SplitSeq(bytes.TrimRight(f.names[:n], "\x00"), []byte{0}) {
 			if string(name) == xattr.Shared {
 				continue
 			}
-			value, err := unix.Fgetxattr(fd, string(name), c.buffer)
+			value, err := unix.Fgetxattr(fd, string(name), f.buffer)
 			if err != nil {
 				return false, nil // attributes that can't be read count as different, so the file is copied
 			}
-			all[i] = append(all[i], attribute{string(name), string(c.buffer[:value])})
+			all[i] = append(all[i], attribute{string(name), string(f.buffer[:value])})
 		}
 	}
 	return slices.Equal(all[0], all[1]), nil

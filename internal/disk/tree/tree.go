@@ -27,6 +27,16 @@ type Stats struct {
 	Bytes    int64 // The sizes of all files, including holes.
 }
 
+func (s *Stats) add(o Stats) {
+	s.Files += o.Files
+	s.Folders += o.Folders
+	s.Symlinks += o.Symlinks
+	s.Links += o.Links
+	s.Special += o.Special
+	s.Skipped += o.Skipped
+	s.Bytes += o.Bytes
+}
+
 // maxPath is a limit of Linux, in bytes. Paths and link targets must be shorter.
 const maxPath = 4096
 
