@@ -14,7 +14,8 @@ import (
 
 // randomChanges is a Python program that makes the same random changes in a folder of /workspace
 // and in a model of it in memory. Both must always have the same files with the same times. Some
-// files stay open or mapped during the changes. The arguments are the seed and the number of changes.
+// files stay open or mapped during the changes. The arguments are the seed and the number of
+// changes.
 const randomChanges = `import errno, mmap, os, random, shutil, subprocess, sys
 r = random.Random(int(sys.argv[1]))
 real, model = "/workspace/tree", "/dev/shm/model"

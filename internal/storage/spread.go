@@ -9,7 +9,7 @@ import (
 // topFolder is FS_TOPDIR_FL of linux/fs.h. chattr calls it T.
 const topFolder = 0x00020000
 
-// Spread asks the file system to keep the subfolders of a folder apart, such as those of different
+// Spread asks the file system to keep the subfolders of a folder apart, such as the folders of
 // workspaces. Call it before you create them. It does nothing if the file system can't do that.
 //
 // ext4 does not reuse the inode of a deleted file for up to five minutes. Without Spread, it puts a
