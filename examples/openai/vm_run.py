@@ -26,7 +26,7 @@ VM_RUN = {
         "type": "object",
         "properties": {
             "environment": {"type": "string", "description": "the environment of the machine: debian:12 has a shell, Python 3 and git"},
-            "command": {"type": "string", "description": "a line for /bin/sh"},
+            "command": {"type": "string", "description": "a /bin/sh command"},
             "timeout_seconds": {"type": "integer", "description": "time limit of the command, 1 to 300"},
         },
         "required": ["environment", "command", "timeout_seconds"],

@@ -10,7 +10,7 @@ var (
 	argWorkspace      = mcp.String("workspace_id", "").Require()
 	argVM             = mcp.String("vm_id", "").Require()
 	argEnvironment    = mcp.String("environment", "debian:12, debian:12-base, -build, or an OCI image").Require()
-	argCommand        = mcp.String("command", "a line for /bin/sh").Require()
+	argCommand        = mcp.String("command", "a /bin/sh command").Require()
 	argUser           = mcp.String("user", "name or number, with an optional :group; default: the image's user")
 	argTimeout        = mcp.Integer("timeout_seconds", "", 1, pyro.MaxSeconds).Default(pyro.DefaultTimeoutSeconds)
 	argSecretEnv      = mcp.StringMap("secret_env", "secrets to pass, as {SECRET: VARIABLE}")

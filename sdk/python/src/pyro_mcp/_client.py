@@ -113,6 +113,6 @@ def host_path(path: HostPath | None) -> str | None:
 def program_of(command: str | Sequence[str]) -> dict[str, Any]:
     """Return the parameters that describe a command.
 
-    A string is a line for /bin/sh. A list is a program with its arguments.
+    A string is a command for /bin/sh. A list is a program with its arguments.
     """
     return {"command": command} if isinstance(command, str) else {"argv": list(command)}

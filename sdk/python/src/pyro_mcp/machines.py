@@ -36,7 +36,7 @@ class Machines(Client):
     ) -> Result:
         """Run a command in a new machine, then delete the machine.
 
-        command is a line for /bin/sh, or a list with a program and its arguments. None runs the
+        command is a /bin/sh command, or a list with a program and its arguments. None runs the
         environment's own command: its entrypoint followed by its cmd. user is a name or number,
         optionally with :group. user and cwd are the environment's by default. on_stdout and on_stderr
         receive the output while the command runs. They receive U+FFFD for bytes that are not valid
