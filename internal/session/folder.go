@@ -138,14 +138,29 @@ func (f Folder) HasProcess() bool {
 // removedPrefix is the name prefix of folders that are being removed.
 const removedPrefix = ".gone-"
 
+// maxRemovals is how often removeAll tries. A process creates at most a few files in a folder that
+// was renamed, because it then finds the session removed.
+const maxRemovals = 100
+
 // Remove removes the session. It renames the folder first, so that other processes do not find the
 // folder and create files in it. Remove is idempotent.
 func (f Folder) Remove() error {
 	gone := filepath.Join(filepath.Dir(string(f)), removedPrefix+filepath.Base(string(f)))
 	if err := os.Rename(string(f), gone); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return os.RemoveAll(string(f))
+		gone = string(f)
 	}
-	return os.RemoveAll(gone)
+	return removeAll(gone)
+}
+
+// removeAll removes a folder. Processes that found the folder before it was renamed can still
+// create a file in it, between the removal of its files and its own. Then removeAll tries again.
+func removeAll(folder string) (err error) {
+	for range maxRemovals {
+		if err = os.RemoveAll(folder); !errors.Is(err, unix.ENOTEMPTY) {
+			return err
+		}
+	}
+	return err
 }
 
 func (f Folder) read(name string, v any) error {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -50,6 +51,40 @@ func TestRemoveWhileLocked(t *testing.T) {
 		t.Error(err)
 	}
 	if left, err := os.ReadDir(m.Root); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+// TestRemoveWhileFilesAppear removes sessions while a process that opened the folder before
+// creates a few files in it.
+func TestRemoveWhileFilesAppear(t *testing.T) {
+	root := t.TempDir()
+	for n := range 200 {
+		f, err := Create(root, Spec{ID: NewID(time.Now(), n), OutputBytes: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		folder, err := os.OpenRoot(string(f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var creating sync.WaitGroup
+		creating.Go(func() {
+			defer folder.Close()
+			for i := range maxRemovals / 2 {
+				file, err := folder.Create(fmt.Sprint("new-", i))
+				if err != nil {
+					return // the folder was removed
+				}
+				file.Close()
+			}
+		})
+		if err := f.Remove(); err != nil {
+			t.Error(err)
+		}
+		creating.Wait()
+	}
+	if left, err := os.ReadDir(root); err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
 	}
 }
