@@ -134,12 +134,16 @@ type echoFinder struct {
 }
 
 // findEchoes returns the parts of the output that echo typed texts, in order. out begins at the
-// offset base. The end of out counts as an echo if it can be the beginning of one.
+// offset base. The end of out counts as an echo if it can be the beginning of one. Texts that were
+// typed after the end of out are ignored.
 //
 // A terminal echoes a line when it is typed. A line editor prints the line itself after its prompt,
 // and can redraw it at any time.
 func findEchoes(out []byte, base int64, all []typedText) []session.Range {
 	f := &echoFinder{out: out, base: base, steps: maxEchoSteps}
+	end := base + int64(len(out))
+	late, _ := slices.BinarySearchFunc(all, end+1, func(t typedText, end int64) int { return cmp.Compare(t.at, end) })
+	all = all[:late]
 	lines, edits := linesOf(all), editsIn(out)
 	at, next := 0, 0 // the echoes of the following lines begin there; the edit that can contain the next line
 	pending := lines // lines that no edit contains yet

@@ -103,6 +103,7 @@ func TestEchoesOfHostileOutput(t *testing.T) {
 func FuzzEchoes(f *testing.F) {
 	f.Add([]byte(on+"$ echo a\r\n"+off+"a\r\n"), []byte("echo a\n"), 3, []byte("b\x03"), 30)
 	f.Add([]byte(on+"... \r\n"+off), []byte("\n\n"), 0, []byte(""), 0)
+	f.Add([]byte(on+"$ "), []byte("a"), 3, []byte("b\n"), 300)
 	f.Fuzz(func(t *testing.T, out, first []byte, at int, second []byte, then int) {
 		typed := addTyped(nil, int64(at), first)
 		typed = addTyped(typed, int64(max(at, then)), second)
