@@ -60,11 +60,12 @@ func (c *Control) Record(ctx context.Context, by Actor, action, id string, err e
 // audit records the result of an action, even if its client has disconnected. If the record fails,
 // audit logs the error and does not fail, because the action has already happened.
 func (c *Control) audit(ctx context.Context, by Actor, action, resource, subject string, err error) {
-	c.auditRemoval(ctx, by, action, resource, subject, "", err)
+	c.auditNamed(ctx, by, action, resource, subject, "", err)
 }
 
-// auditRemoval is like audit. If the resource no longer exists, name is the name that it had.
-func (c *Control) auditRemoval(ctx context.Context, by Actor, action, resource, subject, name string, err error) {
+// auditNamed is like audit, for a caller that knows the name of the resource. If name is "",
+// auditNamed looks it up.
+func (c *Control) auditNamed(ctx context.Context, by Actor, action, resource, subject, name string, err error) {
 	a := store.Audit{
 		TeamID: by.TeamID, ActorType: by.Type, ActorID: by.ID, ActorName: by.Name, Action: action, Resource: resource, Subject: subject,
 		Address: by.Address, Result: store.AuditOK, At: c.clock().UTC(),

@@ -123,7 +123,7 @@ func (c *Control) RemoveKey(ctx context.Context, by Identity, id string) error {
 	if err == nil {
 		err = c.store.RemoveKey(ctx, by.TeamID, id)
 	}
-	c.auditRemoval(ctx, by.Actor, actDelete, onKey, id, name, err)
+	c.auditNamed(ctx, by.Actor, actDelete, onKey, id, name, err)
 	return err
 }
 

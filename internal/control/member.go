@@ -128,7 +128,7 @@ func (c *Control) SetRole(ctx context.Context, by Identity, user string, role st
 func (c *Control) RemoveMember(ctx context.Context, by Identity, user string) error {
 	name := c.nameOf(ctx, by.TeamID, onMember, user)
 	err := c.store.RemoveMember(ctx, by.TeamID, user, by.Role)
-	c.auditRemoval(ctx, by.Actor, actRemove, onMember, user, name, err)
+	c.auditNamed(ctx, by.Actor, actRemove, onMember, user, name, err)
 	return err
 }
 

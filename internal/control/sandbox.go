@@ -235,7 +235,7 @@ const (
 func (c *Control) change(ctx context.Context, by Actor, id, action string, w store.Wanted, call func(context.Context, Host, store.Sandbox) (string, error)) (b store.Sandbox, err error) {
 	ctx, span := tracing.Begin(ctx, action+" sandbox", "sandbox", id)
 	defer func() {
-		c.auditRemoval(ctx, by, action, onSandbox, id, b.Metadata["name"], err)
+		c.auditNamed(ctx, by, action, onSandbox, id, b.Metadata["name"], err)
 		span.End(err)
 	}()
 	unlock, err := c.lock(ctx, id)
