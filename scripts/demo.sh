@@ -70,6 +70,6 @@ say 'curl -sf -H "$key" -F path=/srv/roman.py -F file=@examples/roman/roman.py $
 say 'curl -sf -H "$key" -X POST $api/sandboxes/$id/pause'
 say 'curl -sf -H "$key" -X POST $api/sandboxes/$id/resume'
 say 'curl -sf -H "$key" -X DELETE $api/sandboxes/$id'
-kill -INT $server
+kill $server # not SIGINT, which background jobs of scripts ignore
 wait $server
 rm -rf "$out"

@@ -5,6 +5,7 @@ package test
 import (
 	"bufio"
 	"encoding/json"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -62,5 +63,34 @@ func TestDemo(t *testing.T) {
 			t.Errorf("interrupted at %s: %+v", step, r)
 		}
 		nothingLeft()
+	}
+}
+
+// TestDemoScript runs scripts/demo.sh, which "make demo" runs after the build. It checks that every
+// step succeeds, and that the script ends and leaves nothing.
+func TestDemoScript(t *testing.T) {
+	sameForAll(t)
+	t.Parallel()
+	p := workspaces(t).sandboxed()
+	script, err := filepath.Abs("../scripts/demo.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := p.commandFor(3 * patience)
+	cmd.Path, cmd.Args = script, []string{script}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	for _, says := range []string{"FROM THE HOST", "MCMXCIV", "DELETE $api/sandboxes/$id"} {
+		if !strings.Contains(string(out), says) {
+			t.Errorf("output has no %q", says)
+		}
+	}
+	p.checkNoLeftovers()
+	if left := p.list(); len(left) > 0 {
+		t.Errorf("left: %v", left)
 	}
 }
