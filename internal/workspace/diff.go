@@ -3,10 +3,10 @@ package workspace
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"iter"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -83,11 +83,15 @@ func sidesOf(r *reader, disks storage.Folder) (sides, error) {
 	if err != nil {
 		return s, err
 	}
+	linked, mark := disks.Links && r.host != nil, copyMark
+	if linked {
+		mark = linkMark
+	}
 	fresh := r.record.Disks.FreshUntil
-	s.baseline, s.closer = folderTree{volume.NewReader(base)}, base
+	s.baseline, s.closer = folderTree{volume.NewReader(base), mark}, base
 	s.current = current{r, func(e *listing.Entry) string {
-		if e.ChangeTime < fresh {
-			return copyMark(e)
+		if linked && e.Links > 1 || e.ChangeTime < fresh {
+			return mark(e)
 		}
 		return ""
 	}}
@@ -100,10 +104,24 @@ func sidesOf(r *reader, disks storage.Folder) (sides, error) {
 // change time. So a file with the same inode, size, mode and times is unchanged.
 //
 // In tree storage the volume started as a copy. The change times of unchanged files are before the
-// end of the copy.
+// end of the copy. If the copy consists of hard links, an unchanged file is the file of the
+// baseline. Snapshots and forks then change its change time, because they make links too.
 
 // copyMark returns the mark of a file in tree storage. A copy has the same mark as the original.
-func copyMark(e *listing.Entry) string { return fmt.Sprintf("%d %d %o", e.Size, e.ModTime, e.Mode) }
+func copyMark(e *listing.Entry) string {
+	b := strconv.AppendInt(make([]byte, 0, 48), e.Size, 10)
+	b = strconv.AppendInt(append(b, ' '), e.ModTime, 10)
+	return string(strconv.AppendUint(append(b, ' '), uint64(e.Mode), 8))
+}
+
+// linkMark returns the mark of a file in tree storage with hard links. The host must have listed
+// the file, because a machine can report other inodes.
+func linkMark(e *listing.Entry) string {
+	if e.Links < 2 {
+		return copyMark(e)
+	}
+	return "inode " + strconv.FormatUint(e.Inode, 10)
+}
 
 // imageMark returns the mark of a file of an image in block storage.
 func imageMark(st *syscall.Stat_t) string {
@@ -161,11 +179,14 @@ func (b imageTree) Open(_ context.Context, path string) (io.ReadCloser, error) {
 }
 
 // folderTree is the tree of a baseline in tree storage.
-type folderTree struct{ from *volume.Reader }
+type folderTree struct {
+	from *volume.Reader
+	mark func(*listing.Entry) string
+}
 
 // List lists all files below the root of the tree.
 func (f folderTree) List(ctx context.Context) iter.Seq2[diff.Entry, error] {
-	return entriesOf(copyMark, func(each func(listing.Entry) error) error { return hostList(ctx, f.from, "", true, each) })
+	return entriesOf(f.mark, func(each func(listing.Entry) error) error { return hostList(ctx, f.from, "", true, each) })
 }
 
 // Open opens a file.
