@@ -40,22 +40,22 @@ left() {
 go tool -modfile=tools/go.mod -n buf >/dev/null
 
 before=$(processes)
-# Test the drivers and the built program. More tests than processors run at once, because machines
-# wait for much of the time.
+# Test the drivers and the built program. -vet=off, because lint runs vet. More tests than processors
+# run at once, because machines wait for much of the time.
 case $which in
 quick)
-	scripts/tests.sh "./test ./internal/machine/gvisor" -short -tags machine -p 2 -parallel 4 -timeout 45m
+	scripts/tests.sh "./test ./internal/machine/gvisor" -short -vet=off -tags machine -p 2 -parallel 4 -timeout 45m
 	export PYRO_ISOLATION=tcg
-	scripts/tests.sh ./internal/machine/qemu -short -tags machine -timeout 20m \
+	scripts/tests.sh ./internal/machine/qemu -short -vet=off -tags machine -timeout 20m \
 		-run '^TestConformance$/^tcg$/^(Cancel|Ready|Interfaces|Machines)$/^(Life|Files|Network|Storage|Forks)$'
-	scripts/tests.sh ./test -short -tags machine -parallel 4 -timeout 45m \
+	scripts/tests.sh ./test -short -vet=off -tags machine -parallel 4 -timeout 45m \
 		-run '^(TestExitCodes|TestDeliveredIsolationIsNamed|TestWorkspaceExec|TestWorkspaceDisk|TestPausedWorkspace|TestEgressDenied)$'
 	;;
 all)
 	packages=$(grep -rl --include='*_test.go' '^//go:build machine$' . | xargs -n 1 dirname | sort -u | grep -vx ./test)
-	scripts/tests.sh "${packages//$'\n'/ }" -tags machine -p 2 -timeout 40m
-	scripts/tests.sh ./test -tags machine -parallel 4 -timeout 90m
-	PYRO_ISOLATION=tcg scripts/tests.sh ./test -tags machine -parallel 4 -timeout 90m
+	scripts/tests.sh "${packages//$'\n'/ }" -vet=off -tags machine -p 2 -timeout 40m
+	scripts/tests.sh ./test -vet=off -tags machine -parallel 4 -timeout 90m
+	PYRO_ISOLATION=tcg scripts/tests.sh ./test -vet=off -tags machine -parallel 4 -timeout 90m
 	;;
 *) echo 'usage: machines.sh quick|all' >&2 && exit 2 ;;
 esac
