@@ -295,7 +295,10 @@ func TestServeIsKilled(t *testing.T) {
 	a := serveAPI(t)
 	r := rand.New(rand.NewPCG(testenv.Seed(t, 1), 0))
 	acknowledged, deleted := map[string]bool{}, map[string]bool{}
-	for range testenv.Rounds(3+kills(), 500) {
+	for n := range testenv.Rounds(3+kills(), 500) {
+		if n > 0 && n%25 == 0 {
+			t.Logf("%d rounds", n)
+		}
 		var mu sync.Mutex
 		var work sync.WaitGroup
 		for range 3 {
