@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/environment/debian"
 )
 
 // A check warns or fails if a file system has less free space than this, in bytes. An environment
@@ -84,6 +86,9 @@ func userNamespaces() Check {
 	if err := cmd.Run(); err != nil {
 		return Check{name, Warn, "an ordinary user can't have one, so Debian environments can't be built: " + err.Error(),
 			"sudo sysctl kernel.unprivileged_userns_clone=1, or on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0"}
+	}
+	if err := debian.CheckUser(); err != nil {
+		return failed(name, Warn, err)
 	}
 	return Check{Name: name, Status: OK, Detail: "an ordinary user can have one"}
 }

@@ -102,12 +102,12 @@ func explain(op string, err error, said string) error {
 		return false
 	}
 	switch {
-	case errors.Is(err, syscall.EPIPE):
+	case errors.Is(err, syscall.EPIPE), fault.HintOf(err) != "":
 		return err
 	case contains("No space left on device"):
 		f.Kind, f.Err = fault.Exhausted, fmt.Errorf("%w: %s", syscall.ENOSPC, said)
 	case contains("unshare:", "newuidmap"):
-		f.Kind, f.Hint = fault.Unavailable, "sudo sysctl kernel.unprivileged_userns_clone=1, and add a range for this user to /etc/subuid and /etc/subgid"
+		f.Kind, f.Hint = fault.Unavailable, "sudo sysctl kernel.unprivileged_userns_clone=1, or on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0"
 	case contains("Could not resolve", "Failed to fetch", "Could not connect", "Unable to connect", "Connection", "Temporary failure", "Unable to locate package"):
 		f.Kind, f.Hint = fault.Unavailable, "check that `sudo apt-get update` works"
 	}

@@ -29,6 +29,9 @@ func asRoot(ctx context.Context, argv []string, set func(*exec.Cmd)) error {
 	if _, err := exec.LookPath("newuidmap"); err != nil {
 		return notInstalled("newuidmap", "uidmap")
 	}
+	if err := CheckUser(); err != nil {
+		return err
+	}
 	unshare := []string{"unshare", "--user", "--map-user=0", "--map-group=0", "--map-users=auto", "--map-groups=auto", "--setgroups=allow",
 		"--mount", "--pid", "--fork", "--kill-child", "--"}
 	return runProcess(ctx, append(unshare, argv...), &syscall.SysProcAttr{}, set)
