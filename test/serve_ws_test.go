@@ -78,6 +78,12 @@ func (w *ws) frame() (f wsFrame) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
+	return w.frameIn(ctx)
+}
+
+// frameIn returns the next frame, unless ctx ends before.
+func (w *ws) frameIn(ctx context.Context) (f wsFrame) {
+	w.t.Helper()
 	_, text, err := w.Read(ctx)
 	if err == nil {
 		err = json.Unmarshal(text, &f)
@@ -88,11 +94,14 @@ func (w *ws) frame() (f wsFrame) {
 	return f
 }
 
-// shows waits until a terminal has shown a text.
+// shows waits until a terminal has shown a text. The limit applies to the whole wait, because an
+// idle terminal sends pings.
 func (w *ws) shows(text string) {
 	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
 	for !strings.Contains(w.shown.String(), text) {
-		switch f := w.frame(); f.Type {
+		switch f := w.frameIn(ctx); f.Type {
 		case "output":
 			data, err := base64.StdEncoding.DecodeString(f.Data)
 			if err != nil {
@@ -194,6 +203,9 @@ func TestServeTerminals(t *testing.T) {
 	}
 	c.typed("stty size; pwd; echo hello $WHO; echo $0-$TERM\r")
 	c.shows("31 91\r\n/tmp\r\nhello you\r\n")
+	// Before bash edits a line, it reads the size of the terminal and sets the same size again. A
+	// resize between the two would be lost. So wait until the editor has started.
+	c.shows("-xterm-256color\r\n\x1b[?2004h")
 	c.send(map[string]any{"type": "resize", "cols": 100, "rows": 40})
 	c.typed("stty size\r")
 	c.shows("40 100\r\n")
