@@ -44,6 +44,9 @@ func Bootstrap(ctx context.Context, packages []string, dir string, out io.Writer
 	if _, err := os.Stat(keyring); err != nil {
 		return notInstalled(keyring, "debian-archive-keyring")
 	}
+	if err := CheckUser(); err != nil {
+		return err
+	}
 	sources := Sources("/")
 	var host, guest strings.Builder
 	for _, s := range sources {
@@ -102,7 +105,7 @@ func explain(op string, err error, said string) error {
 		return false
 	}
 	switch {
-	case errors.Is(err, syscall.EPIPE), fault.HintOf(err) != "":
+	case errors.Is(err, syscall.EPIPE):
 		return err
 	case contains("No space left on device"):
 		f.Kind, f.Err = fault.Exhausted, fmt.Errorf("%w: %s", syscall.ENOSPC, said)

@@ -16,7 +16,8 @@ import (
 // asRoot runs a program that needs root, mounts file systems and starts many processes. The program
 // is PID 1 of a new PID namespace, so none of its processes outlive it. It has its own mount
 // namespace, so that a later cleanup does not see its mounts. It is killed when pyro dies. For an
-// ordinary user, the program is root in a user namespace with the user's subordinate IDs.
+// ordinary user, the program is root in a user namespace with the user's subordinate IDs. The
+// caller has checked them with [CheckUser].
 func asRoot(ctx context.Context, argv []string, set func(*exec.Cmd)) error {
 	if os.Geteuid() == 0 {
 		err := runProcess(ctx, argv, &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID, Unshareflags: unix.CLONE_NEWNS}, set)
@@ -24,12 +25,6 @@ func asRoot(ctx context.Context, argv []string, set func(*exec.Cmd)) error {
 			// If the root user of a container can't create namespaces, it can't mount either.
 			err = runProcess(ctx, argv, &syscall.SysProcAttr{}, set)
 		}
-		return err
-	}
-	if _, err := exec.LookPath("newuidmap"); err != nil {
-		return notInstalled("newuidmap", "uidmap")
-	}
-	if err := CheckUser(); err != nil {
 		return err
 	}
 	unshare := []string{"unshare", "--user", "--map-user=0", "--map-group=0", "--map-users=auto", "--map-groups=auto", "--setgroups=allow",

@@ -3,52 +3,84 @@ package debian
 import (
 	"bufio"
 	"errors"
+	"io"
+	"io/fs"
 	"os"
+	"os/exec"
 	"os/user"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
+const (
+	firstSubordinate = 100_000 // the default of shadow, SUB_UID_MIN in /etc/login.defs
+	subordinates     = 65_536  // how many IDs a user needs
+)
+
 // CheckUser returns an error if the user of this process can't have other users in a user
-// namespace. Builds need that. Root always can. Each other user needs a range of subordinate IDs in
-// /etc/subuid and /etc/subgid. System users get none when they are created.
+// namespace. Builds need that. Root always can. Each other user needs newuidmap, and a range of
+// subordinate IDs in /etc/subuid and /etc/subgid. System users get none when they are created.
 func CheckUser() error {
 	if os.Geteuid() == 0 {
 		return nil
+	}
+	if _, err := exec.LookPath("newuidmap"); err != nil {
+		return notInstalled("newuidmap", "uidmap")
 	}
 	id := strconv.Itoa(os.Geteuid())
 	name := id
 	if u, err := user.LookupId(id); err == nil {
 		name = u.Username
 	}
+	free := firstSubordinate
+	var missing error
 	for _, file := range []string{"/etc/subuid", "/etc/subgid"} {
-		if err := hasRange(file, name, id); err != nil {
-			return fault.New(fault.Unavailable, "find a range of subordinate IDs for user", name, "%w", err).
-				WithHint("sudo usermod --add-subuids 500000000-500065535 --add-subgids 500000000-500065535 %s", name)
+		own, next, err := readRanges(file, name, id)
+		if err == nil && !own {
+			err = errors.New(file + " has none")
 		}
+		missing = errors.Join(missing, err)
+		free = max(free, next)
 	}
-	return nil
+	if missing == nil {
+		return nil
+	}
+	last := free + subordinates - 1
+	return fault.New(fault.Unavailable, "find a range of subordinate IDs for user", name, "%w", missing).
+		WithHint("sudo usermod --add-subuids %d-%d --add-subgids %d-%d %s", free, last, free, last, name)
 }
 
-// hasRange returns an error if a file has no range for a user. Its lines have the form
-// USER:FIRST:COUNT. USER is one of the names.
-func hasRange(file string, names ...string) error {
+// readRanges reads the ranges of a file such as /etc/subuid. It returns whether a user has one, and
+// the first ID after all ranges. The user has a name and a number.
+func readRanges(file, name, id string) (own bool, next int, err error) {
 	f, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, 0, nil
+	}
 	if err != nil {
-		return err
+		return false, 0, err
 	}
 	defer f.Close()
-	lines := bufio.NewScanner(f)
+	return parseRanges(f, name, id)
+}
+
+// parseRanges does it for the text of the file. Its lines have the form USER:FIRST:COUNT.
+func parseRanges(r io.Reader, name, id string) (own bool, next int, err error) {
+	lines := bufio.NewScanner(r)
 	for lines.Scan() {
-		if name, _, found := strings.Cut(strings.TrimSpace(lines.Text()), ":"); found && slices.Contains(names, name) {
-			return nil
+		fields := strings.Split(strings.TrimSpace(lines.Text()), ":")
+		if len(fields) != 3 {
+			continue
 		}
+		first, firstErr := strconv.ParseUint(fields[1], 10, 32)
+		count, countErr := strconv.ParseUint(fields[2], 10, 32)
+		if firstErr != nil || countErr != nil {
+			continue
+		}
+		next = max(next, int(first+count))
+		own = own || fields[0] == name || fields[0] == id
 	}
-	if err := lines.Err(); err != nil {
-		return err
-	}
-	return errors.New(file + " has none")
+	return own, next, lines.Err()
 }

@@ -1,28 +1,26 @@
 package debian
 
 import (
-	"os"
-	"path/filepath"
+	"strings"
 	"testing"
 )
 
-func TestHasRange(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "subuid")
-	if err := hasRange(file, "pyro", "999"); !os.IsNotExist(err) {
-		t.Errorf("no file: %v", err)
-	}
-	for text, want := range map[string]bool{
-		"":                                   false,
-		"pyro\n":                             false,
-		"pyromaniac:100000:65536\n":          false,
-		"me:100000:65536\npyro:165536:65536": true,
-		"999:100000:65536\n":                 true,
+func TestParseRanges(t *testing.T) {
+	for text, want := range map[string]struct {
+		own  bool
+		next int
+	}{
+		"":                                 {},
+		"pyro\n":                           {},
+		"pyro:many:65536\n":                {},
+		"pyromaniac:100000:65536\n":        {next: 165536},
+		"me:165536:65536\npyro:100000:9":   {own: true, next: 231072},
+		"999:100000:65536\n":               {own: true, next: 165536},
+		"me:4294967295:1\n#pyro:1:1\nme::": {next: 4294967296},
 	} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := hasRange(file, "pyro", "999"); (err == nil) != want {
-			t.Errorf("%q: %v", text, err)
+		own, next, err := parseRanges(strings.NewReader(text), "pyro", "999")
+		if own != want.own || next != want.next || err != nil {
+			t.Errorf("%q: %v, %d, %v", text, own, next, err)
 		}
 	}
 }
