@@ -40,8 +40,8 @@ left() {
 go tool -modfile=tools/go.mod -n buf >/dev/null
 
 before=$(processes)
-# Test the drivers and the built program. -vet=off, because lint runs vet. More tests than processors
-# run at once, because machines wait for much of the time.
+# Test the drivers and the built program. -vet=off, because lint runs vet. More tests run at once
+# than there are processors, because machines wait for much of the time.
 case $which in
 quick)
 	scripts/tests.sh "./test ./internal/machine/gvisor" -short -vet=off -tags machine -p 2 -parallel 4 -timeout 45m

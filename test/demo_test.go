@@ -76,8 +76,7 @@ func TestDemoScript(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := p.commandFor(3 * patience)
-	cmd.Path, cmd.Args = script, []string{script}
+	cmd := p.programFor(3*patience, script)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	out, err := cmd.CombinedOutput()

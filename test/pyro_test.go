@@ -88,9 +88,14 @@ func (p *program) command(args ...string) *exec.Cmd {
 // commandFor returns a command that is killed after a time limit.
 func (p *program) commandFor(limit time.Duration, args ...string) *exec.Cmd {
 	p.t.Helper()
+	return p.programFor(limit, slices.Concat(p.under, []string{fromBin(p.t, "pyro")}, args)...)
+}
+
+// programFor returns a command that runs any program. It has pyro's folders in its environment.
+func (p *program) programFor(limit time.Duration, argv ...string) *exec.Cmd {
+	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	p.t.Cleanup(cancel)
-	argv := slices.Concat(p.under, []string{fromBin(p.t, "pyro")}, args)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.WaitDelay = 5 * time.Second
 	cmd.Env = append(os.Environ(), "PYRO_STATE_DIR="+p.state, "TMPDIR="+p.temp)
