@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strings"
+
+	"github.com/pyro-mcp/pyro/internal/lazyregexp"
 )
 
 // setServer adds a server to the text of an opencode configuration. If the server exists, setServer
@@ -53,12 +54,12 @@ func rootObject(text []byte, unit string) object {
 	return object{text: text, start: len(text) - len(bytes.TrimLeft(text, " \t\r\n")), unit: unit}
 }
 
-var indentation = regexp.MustCompile(`\n([ \t]+)"`)
+var indentation = lazyregexp.New(`\n([ \t]+)"`)
 
 // unitOf returns the indentation that a text uses for one nesting level.
 func unitOf(text []byte) string {
 	unit := ""
-	for _, found := range indentation.FindAllSubmatch(text, -1) {
+	for _, found := range indentation().FindAllSubmatch(text, -1) {
 		if unit == "" || len(found[1]) < len(unit) {
 			unit = string(found[1])
 		}

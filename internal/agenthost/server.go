@@ -4,11 +4,11 @@ import (
 	"maps"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/lazyregexp"
 )
 
 // Default name and profile of pyro's server in a host's configuration.
@@ -40,13 +40,13 @@ func (s Server) String() string {
 }
 
 var (
-	serverName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-	plainWord  = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+	serverName = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
+	plainWord  = lazyregexp.New(`^[A-Za-z0-9_@%+=:,./-]+$`)
 )
 
 // Quote quotes a word for use in a shell.
 func Quote(word string) string {
-	if plainWord.MatchString(word) {
+	if plainWord().MatchString(word) {
 		return word
 	}
 	return "'" + strings.ReplaceAll(fault.Printable(word), "'", `'\''`) + "'"
@@ -55,7 +55,7 @@ func Quote(word string) string {
 // Check returns an Invalid error if the name or another text of the server is not valid for all
 // hosts.
 func (s Server) Check() error {
-	if !serverName.MatchString(s.Name) {
+	if !serverName().MatchString(s.Name) {
 		return fault.Newf(fault.Invalid, "the server's name is %q: it must be 1 to 64 letters, digits, - and _", s.Name)
 	}
 	for _, text := range slices.Concat([]string{s.Command}, s.Args, s.environment()) {

@@ -43,7 +43,7 @@ func (o *oidcFlags) config() (*serve.OIDC, error) {
 		return nil, fault.Newf(fault.Invalid, "--oidc-issuer needs --oidc-client-id").WithHint("register pyro at the provider")
 	}
 	for _, d := range o.domains {
-		if !domainName.MatchString(strings.ToLower(d)) {
+		if !domainName().MatchString(strings.ToLower(d)) {
 			return nil, fault.Newf(fault.Invalid, "--oidc-allow-domain %q is not a domain", fault.Printable(d)).WithHint("use a domain such as example.com")
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/dirs"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/lazyregexp"
 	"github.com/pyro-mcp/pyro/internal/serve"
 	"github.com/pyro-mcp/pyro/internal/serve/listen"
 )
@@ -55,7 +55,7 @@ func (s *serveSocket) names() (all []string, err error) {
 		if name == "" || slices.Contains(all, name) {
 			continue
 		}
-		if !domainName.MatchString(name) || net.ParseIP(name) != nil {
+		if !domainName().MatchString(name) || net.ParseIP(name) != nil {
 			return nil, fault.Newf(fault.Invalid, "%s %q is not the name of a host", flag.name, fault.Printable(flag.value)).
 				WithHint("use a name such as pyro.example.com, without a port")
 		}
@@ -65,7 +65,7 @@ func (s *serveSocket) names() (all []string, err error) {
 }
 
 // domainName matches names whose labels are not empty. The label of a preview comes before them.
-var domainName = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9-]{1,63}$`)
+var domainName = lazyregexp.New(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9-]{1,63}$`)
 
 // origin returns the address at which clients reach a socket.
 func origin(s listen.Socket, names []string) string {

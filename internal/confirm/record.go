@@ -10,13 +10,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
+	"github.com/pyro-mcp/pyro/internal/lazyregexp"
 )
 
 const (
@@ -26,7 +26,7 @@ const (
 	lockWait   = 10 * time.Second
 )
 
-var recordName = regexp.MustCompile(`^[0-9a-f]{32}(\.used)?$`)
+var recordName = lazyregexp.New(`^[0-9a-f]{32}(\.used)?$`)
 
 // record is the content of a token's file. Except for the time, its fields are hashes with the
 // token as the key. So a reader of the directory learns nothing about the commands.
@@ -142,7 +142,7 @@ func (t Tokens) sweep() (n int, err error) {
 		if err != nil {
 			continue // another process has just renamed the file
 		}
-		switch ours := recordName.MatchString(e.Name()); {
+		switch ours := recordName().MatchString(e.Name()); {
 		case strings.HasPrefix(e.Name(), tempPrefix), ours && time.Now().After(info.ModTime()):
 			os.Remove(filepath.Join(t.Dir, e.Name()))
 		case ours:

@@ -6,12 +6,12 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/lazyregexp"
 )
 
 // DefaultTTL is the default lifetime of a confirmation.
@@ -54,7 +54,7 @@ func redeemError(kind fault.Kind, text string) *fault.Error {
 		"command, owner and scope, and pass its confirm_token once")
 }
 
-var tokenForm = regexp.MustCompile(`^dc_[0-9a-f]{32}$`)
+var tokenForm = lazyregexp.New(`^dc_[0-9a-f]{32}$`)
 
 // Issue creates a token for a request. The request must have a justification.
 func (t Tokens) Issue(r Request) (token string, expires time.Time, err error) {
@@ -93,7 +93,7 @@ func (t Tokens) Redeem(token string, r Request) error {
 	if token == "" {
 		return ErrRequired
 	}
-	if !tokenForm.MatchString(token) {
+	if !tokenForm().MatchString(token) {
 		return ErrInvalid
 	}
 	path := filepath.Join(t.Dir, fileName(token))

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"regexp"
 	"time"
 
 	"connectrpc.com/connect"
@@ -13,6 +12,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/control/store"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
+	"github.com/pyro-mcp/pyro/internal/lazyregexp"
 	"github.com/pyro-mcp/pyro/internal/tracing"
 )
 
@@ -23,7 +23,7 @@ const MinimalTemplate = "minimal"
 // disconnected, because the sandbox may no longer exist.
 const templateTimeout = 15 * time.Minute
 
-var templateName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+var templateName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // Causes of errors of the kind Exists in requests for templates.
 var (
@@ -94,7 +94,7 @@ func checkTemplateName(name string) error {
 	switch {
 	case name == MinimalTemplate:
 		return fault.New(fault.Exists, "create template", name, "%w", ErrNameReserved).WithHint("use another name")
-	case !templateName.MatchString(name):
+	case !templateName().MatchString(name):
 		return fault.Newf(fault.Invalid, "%q is not a valid name of a template: it must have 1 to 64 letters, digits, '.', '_' and '-', and begin with a letter or a digit", fault.Printable(name[:min(len(name), 80)]))
 	}
 	return nil

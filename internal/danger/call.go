@@ -97,7 +97,7 @@ func programOf(word string) (name string, ok bool) {
 	// Programs inside the project are allowed to have any name.
 	inProject := dir != "" && dir[0] != '/' && !strings.ContainsAny(dir, unknown+"*?[") &&
 		!strings.Contains(dir, "..")
-	glob := strings.ContainsAny(name, "*?[") && matchesAny(name, programs)
+	glob := strings.ContainsAny(name, "*?[") && matchesAny(name, programs())
 	if !inProject && (strings.Contains(name, unknown) || glob) {
 		return "", false
 	}

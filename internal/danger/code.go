@@ -1,9 +1,10 @@
 package danger
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/pyro-mcp/pyro/internal/lazyregexp"
 )
 
 // interpreters run code that is not written in a shell language.
@@ -11,8 +12,8 @@ var interpreters = strings.Fields("python pypy ipython perl ruby irb node nodejs
 	"luajit Rscript julia expect awk gawk mawk nawk tclsh osascript pwsh groovy elixir guile")
 
 var (
-	codeOption = regexp.MustCompile(`^-[a-zA-Z0-9]*[ceErBR]$|^--?(?:eval|print|run|execute)$`)
-	codeBegin  = regexp.MustCompile("[({|` ]")
+	codeOption = lazyregexp.New(`^-[a-zA-Z0-9]*[ceErBR]$|^--?(?:eval|print|run|execute)$`)
+	codeBegin  = lazyregexp.New("[({|` ]")
 )
 
 // interpreter checks the code that an interpreter reads from its arguments, from a file or from
@@ -22,12 +23,12 @@ func (c *checker) interpreter(name string, args []string) {
 	for i, a := range args {
 		text, isFile := c.content(a)
 		isFile = isFile && !operands
-		isCode := i > 0 && codeOption.MatchString(args[i-1])
+		isCode := i > 0 && codeOption().MatchString(args[i-1])
 		operands = operands || a[:min(1, len(a))] != "-" || a == "-m"
 		if isFile {
 			c.code(text)
 			return
-		} else if isCode || codeBegin.MatchString(a) {
+		} else if isCode || codeBegin().MatchString(a) {
 			c.code(a)
 		}
 	}
@@ -42,21 +43,21 @@ func (c *checker) interpreter(name string, args []string) {
 
 // Names of functions and idioms in many languages. Each pattern is for one kind of harm.
 var (
-	codeHides = regexp.MustCompile(`b64decode|fromhex|__import__|\batob\b|\beval\s*\(|` +
+	codeHides = lazyregexp.New(`b64decode|fromhex|__import__|\batob\b|\beval\s*\(|` +
 		`\bmarshal\b|decode_base64|Buffer\.from|codecs\.decode|getattr\(\s*os|` +
 		`\bexec\s*\(\s*[a-zA-Z_(]`)
-	codeRuns = regexp.MustCompile(`(?:\b(?:os\.system|popen\d?|Popen|os\.exec\w+|os\.spawn\w+|` +
+	codeRuns = lazyregexp.New(`(?:\b(?:os\.system|popen\d?|Popen|os\.exec\w+|os\.spawn\w+|` +
 		`pty\.spawn|subprocess\.\w+|check_output|check_call|exec|execSync|execFile(?:Sync)?|` +
 		`spawn|spawnSync|system|shell_exec|passthru|proc_open|execute|capture2e?|qx)\b\s*\(?|` +
 		`%x[({\[]|\.(?:call|run)\(|\|\s*"|"\s*\|)|` + "`")
-	codeRemoves = regexp.MustCompile(`\b(?:rmtree|rm_rf|rm_r|remove_tree|rmSync|rmdirSync|` +
+	codeRemoves = lazyregexp.New(`\b(?:rmtree|rm_rf|rm_r|remove_tree|rmSync|rmdirSync|` +
 		`rimraf|remove_entry\w*|removedirs|removeSync|fs\.rm)\b[ (]*`)
 	// The last character of the match shows whether the code contains the path.
-	codeUnlinks = regexp.MustCompile(`\b(?:unlink|unlinkSync|os\.remove|File\.delete)\b[ (*]*(?:glob\b[ (]*)?(.?)`)
-	codeWrites  = regexp.MustCompile(`\b(?:unlink|unlinkSync|os\.remove|os\.truncate|File\.delete|` +
+	codeUnlinks = lazyregexp.New(`\b(?:unlink|unlinkSync|os\.remove|File\.delete)\b[ (*]*(?:glob\b[ (]*)?(.?)`)
+	codeWrites  = lazyregexp.New(`\b(?:unlink|unlinkSync|os\.remove|os\.truncate|File\.delete|` +
 		`writeFile|writeFileSync|appendFile\w*|file_put_contents|write_\w+)\b|` +
 		`\.(?:rmdir|rename)\b|\bopen\b[^\n]*,\s*['"][^r'"]`)
-	codeText = regexp.MustCompile(`'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|` + "`([^`]*)`" +
+	codeText = lazyregexp.New(`'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|` + "`([^`]*)`" +
 		`|%x[({\[]([^)}\]]*)`)
 )
 
@@ -65,22 +66,22 @@ var (
 func (c *checker) code(text string) {
 	c.rules.match(c.v, text)
 	c.countSteps(len(text) / 64)
-	if strings.Contains(text, unknown) || codeHides.MatchString(text) {
+	if strings.Contains(text, unknown) || codeHides().MatchString(text) {
 		c.v.add(false, "cannot tell what the code does: %s", text)
 	}
-	runs := codeRuns.MatchString(text)
-	removes := codeRemoves.FindStringIndex(text)
-	writes := codeWrites.MatchString(text)
+	runs := codeRuns().MatchString(text)
+	removes := codeRemoves().FindStringIndex(text)
+	writes := codeWrites().MatchString(text)
 	if removes != nil && !strings.ContainsAny(text[removes[1]:min(len(text), removes[1]+1)], "'\"`[") {
 		c.harm("code removes an unknown path: %s", text)
 	}
-	for _, m := range codeUnlinks.FindAllStringSubmatch(text, maxMatches) {
+	for _, m := range codeUnlinks().FindAllStringSubmatch(text, maxMatches) {
 		if !isIn("' \" ` )", m[1]) { // a method such as Path("x").unlink() has no argument
 			c.v.add(false, "code removes an unknown file: %s", text)
 		}
 	}
 	var words []string
-	for _, m := range codeText.FindAllStringSubmatch(text, 4*maxMatches) {
+	for _, m := range codeText().FindAllStringSubmatch(text, 4*maxMatches) {
 		word := m[1] + m[2] + m[3] + m[4]
 		if words = append(words, word); removes != nil {
 			c.applyRules("rimraf", []string{"code removes", word})

@@ -5,6 +5,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
+
+	"github.com/pyro-mcp/pyro/internal/lazyregexp"
 )
 
 // harmful lists patterns of harmful commands. They match the words of a command, joined with
@@ -40,18 +43,18 @@ var harmful = []struct{ pattern, why string }{
 
 // harmless matches commands that only print information, although a pattern in harmful matches
 // them.
-var harmless = regexp.MustCompile(`^(shutdown -c|fc -l|\w*fdisk (-[lpdv]|--list|--print|--dump))\b`)
+var harmless = lazyregexp.New(`^(shutdown -c|fc -l|\w*fdisk (-[lpdv]|--list|--print|--dump))\b`)
 
-var harmfulPatterns = func() (list []*regexp.Regexp) {
+var harmfulPatterns = sync.OnceValue(func() (list []*regexp.Regexp) {
 	for _, h := range harmful {
 		list = append(list, regexp.MustCompile(`^(?:`+h.pattern+`)`))
 	}
 	return list
-}()
+})
 
 // programs contains the program names in the tables, and some other words. A glob pattern in a
 // command could match these names.
-var programs = func() []string {
+var programs = sync.OnceValue(func() []string {
 	text := strings.Join(slices.Concat(shells, wrappers, interpreters), " ")
 	for _, h := range harmful {
 		text += " " + h.pattern
@@ -60,7 +63,7 @@ var programs = func() []string {
 		text += " " + r.names
 	}
 	return regexp.MustCompile(`\w+`).FindAllString(text, -1)
-}()
+})
 
 // operands selects the operands of a program that a rule applies to.
 type operands int
@@ -105,8 +108,8 @@ func (c *checker) applyRules(name string, args []string) {
 	command := strings.Join(args, " ")
 	words := strings.Join(append([]string{name}, args[1:]...), " ")
 	c.countSteps(len(words) / 16)
-	for i, p := range harmfulPatterns {
-		if p.MatchString(words) && !harmless.MatchString(words) {
+	for i, p := range harmfulPatterns() {
+		if p.MatchString(words) && !harmless().MatchString(words) {
 			c.harm("%s: %s", harmful[i].why, command)
 		}
 	}

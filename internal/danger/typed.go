@@ -2,10 +2,11 @@ package danger
 
 import (
 	"errors"
-	"regexp"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/pyro-mcp/pyro/internal/lazyregexp"
 )
 
 // Limits on typed text.
@@ -175,19 +176,19 @@ func unfinished(text string) bool {
 }
 
 var (
-	quotedText = regexp.MustCompile(`\\.|'[^']*'|"(?:[^"\\]|\\.)*"`)
-	escaped    = regexp.MustCompile(`\\.`)
-	historyUse = regexp.MustCompile(`^\^|(?:^|[^${\[])![^\s=(;"]`)
+	quotedText = lazyregexp.New(`\\.|'[^']*'|"(?:[^"\\]|\\.)*"`)
+	escaped    = lazyregexp.New(`\\.`)
+	historyUse = lazyregexp.New(`^\^|(?:^|[^${\[])![^\s=(;"]`)
 )
 
 // usesHistory reports whether a shell would replace a "!" in the line with text from its history.
 // Double quotes do not prevent this replacement.
 func usesHistory(line string) bool {
-	return historyUse.MatchString(quotedText.ReplaceAllStringFunc(line, func(q string) string {
+	return historyUse().MatchString(quotedText().ReplaceAllStringFunc(line, func(q string) string {
 		if q[0] != '"' {
 			return ""
 		}
-		return escaped.ReplaceAllString(q, "")
+		return escaped().ReplaceAllString(q, "")
 	}))
 }
 

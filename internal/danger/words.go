@@ -3,13 +3,14 @@ package danger
 import (
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/pyro-mcp/pyro/internal/lazyregexp"
 )
 
 // Placeholders in the text of expanded words.
@@ -201,7 +202,7 @@ func (c *checker) export(arg string) (ok bool) {
 // Variables that affect which programs run.
 var (
 	scriptVars  = strings.Fields("BASH_ENV LD_PRELOAD LD_AUDIT PYTHONSTARTUP PERL5OPT RUBYOPT")
-	commandVars = regexp.MustCompile(
+	commandVars = lazyregexp.New(
 		`(?:EDITOR|PAGER|_COMMAND|_ASKPASS|BROWSER|_RSH|_SSH)$|` +
 			`^(?:VISUAL|LESSOPEN|LESSCLOSE|FCEDIT|GIT_EXTERNAL_DIFF)$`)
 )
@@ -220,7 +221,7 @@ func (c *checker) assign(name, value string) {
 	case value == "", value == unknown:
 	case slices.Contains(scriptVars, name), name == "ENV" && strings.Contains(value, "/"):
 		c.unclear(name + "=" + value)
-	case commandVars.MatchString(name):
+	case commandVars().MatchString(name):
 		c.child(strings.TrimPrefix(value, "|"))
 	case strings.HasPrefix(name, "PS") && len(name) == 3: // the shell expands its prompt
 		c.child("cat <<PROMPT\n" + value + "\nPROMPT\n")

@@ -7,11 +7,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/lazyregexp"
 )
 
 // retryEvery is the interval between attempts to lock. Polling is needed because a blocking
@@ -175,7 +176,7 @@ func Holder(path string) (pid int, err error) {
 		}
 		process := filepath.Dir(filepath.Dir(fd))
 		info, err := os.ReadFile(filepath.Join(process, "fdinfo", filepath.Base(fd)))
-		if err != nil || !exclusive.Match(info) {
+		if err != nil || !exclusive().Match(info) {
 			continue
 		}
 		if pid, err := strconv.Atoi(filepath.Base(process)); err == nil {
@@ -189,4 +190,4 @@ func Holder(path string) (pid int, err error) {
 var ErrNoHolder = errors.New("no visible process holds the lock")
 
 // exclusive matches a descriptor with an exclusive lock in /proc/PID/fdinfo; see proc(5).
-var exclusive = regexp.MustCompile(`(?m)^lock:\s+\d+: FLOCK\s+\S+\s+WRITE `)
+var exclusive = lazyregexp.New(`(?m)^lock:\s+\d+: FLOCK\s+\S+\s+WRITE `)

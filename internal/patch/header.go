@@ -2,10 +2,11 @@ package patch
 
 import (
 	"io/fs"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/lazyregexp"
 )
 
 // maxHeader limits the length of a header line in bytes. It is large enough for two quoted names.
@@ -82,12 +83,12 @@ func (p *parser) names(h *header) error {
 
 // stampForm matches a timestamp after a name. The separator is a tab. If the tab was lost, it is
 // one or more spaces.
-var stampForm = regexp.MustCompile(`(?:\t(?:\d\d)?\d\d-\d\d-\d\d| +(?:\d\d)?\d\d-\d\d-\d\d \d\d:\d\d:\d\d)(?: \d\d:\d\d:\d\d)?(?:\.\d+)?(?: [-+]\d\d:?\d\d)?$`)
+var stampForm = lazyregexp.New(`(?:\t(?:\d\d)?\d\d-\d\d-\d\d| +(?:\d\d)?\d\d-\d\d-\d\d \d\d:\d\d:\d\d)(?: \d\d:\d\d:\d\d)?(?:\.\d+)?(?: [-+]\d\d:?\d\d)?$`)
 
 // cutTime splits an unquoted name from its timestamp, in the format of GNU diff. The name can
 // contain a tab.
 func cutTime(text string) (name, stamp string, ok bool) {
-	at := stampForm.FindStringIndex(text)
+	at := stampForm().FindStringIndex(text)
 	if at == nil || strings.HasPrefix(text, `"`) {
 		return cutName(text)
 	}
@@ -186,7 +187,7 @@ func (p *parser) name(h *header, prefix string) (string, error) {
 
 // indexForm matches git's index line. It contains the hashes before and after the change, which can
 // be abbreviated. It contains the mode if the mode is unchanged.
-var indexForm = regexp.MustCompile(`^([0-9a-f]{4,64})\.\.([0-9a-f]{4,64})(?: ([0-7]{5,7}))?$`)
+var indexForm = lazyregexp.New(`^([0-9a-f]{4,64})\.\.([0-9a-f]{4,64})(?: ([0-7]{5,7}))?$`)
 
 // index reads the "index" line, which is necessary for binary content and symbolic links. It
 // ignores a malformed line, because people and models invent such lines.
@@ -196,7 +197,7 @@ func (p *parser) index(h *header, s *section) (err error) {
 	if err != nil {
 		return err
 	}
-	parts := indexForm.FindStringSubmatch(strings.TrimSpace(rest))
+	parts := indexForm().FindStringSubmatch(strings.TrimSpace(rest))
 	if parts == nil {
 		return nil
 	}

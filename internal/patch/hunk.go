@@ -3,8 +3,9 @@ package patch
 import (
 	"bytes"
 	"iter"
-	"regexp"
 	"strconv"
+
+	"github.com/pyro-mcp/pyro/internal/lazyregexp"
 )
 
 // hunk is one hunk of a section. It does not copy its lines, but reads them from the patch.
@@ -24,7 +25,7 @@ type hunk struct {
 }
 
 // hunkForm matches a hunk header. Text can follow it, usually a line of the file for orientation.
-var hunkForm = regexp.MustCompile(`^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@`)
+var hunkForm = lazyregexp.New(`^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@`)
 
 // hunk reads a hunk. If that many lines exist, the counts in the header determine the end of the
 // hunk. The lines after it can be other text, even if they begin with a space, + or -.
@@ -35,7 +36,7 @@ var hunkForm = regexp.MustCompile(`^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,
 func (p *parser) hunk(converted bool) (hunk, error) {
 	line := p.peek()
 	k := hunk{line: p.line, header: string(bytes.TrimSuffix(line[:min(len(line), 200)], []byte("\r")))}
-	numbers := hunkForm.FindSubmatch(line)
+	numbers := hunkForm().FindSubmatch(line)
 	if numbers == nil {
 		return k, invalid(p.line, "%q is not a hunk header, which has the form @@ -LINE,COUNT +LINE,COUNT @@", k.header)
 	}

@@ -4,10 +4,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"unicode/utf8"
+
+	"github.com/pyro-mcp/pyro/internal/lazyregexp"
 )
 
 // Head returns the checked out revision of a directory as BRANCH@COMMIT, or COMMIT if HEAD is
@@ -31,19 +32,19 @@ func Head(folder string) string {
 }
 
 var (
-	branchName = regexp.MustCompile(`^[\pL\pN._+@/-]+$`)
-	commitID   = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+	branchName = lazyregexp.New(`^[\pL\pN._+@/-]+$`)
+	commitID   = lazyregexp.New(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 )
 
 // isBranch reports whether name can be a branch name. It checks the length in Go code: a length
 // limit in the regular expression would take 8 MB and slow down every start of pyro.
 func isBranch(name string) bool {
-	return utf8.RuneCountInString(name) <= 200 && branchName.MatchString(name)
+	return utf8.RuneCountInString(name) <= 200 && branchName().MatchString(name)
 }
 
 // commit returns text if it is a commit ID, and "" otherwise.
 func commit(text string) string {
-	if commitID.MatchString(text) {
+	if commitID().MatchString(text) {
 		return text
 	}
 	return ""

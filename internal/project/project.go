@@ -5,8 +5,9 @@ package project
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
+
+	"github.com/pyro-mcp/pyro/internal/lazyregexp"
 )
 
 // Find returns the root of the checkout that contains folder. The root is the nearest directory
@@ -49,7 +50,7 @@ const maxName = 40
 // Name returns the base name of a directory for agents, quoted and shortened. It replaces unusual
 // characters, so that an agent can't mistake the name for the text around it.
 func Name(folder string) string {
-	name := []rune(unusual.ReplaceAllString(filepath.Base(folder), "_"))
+	name := []rune(unusual().ReplaceAllString(filepath.Base(folder), "_"))
 	if len(name) > maxName {
 		name = append(name[:maxName], '…')
 	}
@@ -57,4 +58,4 @@ func Name(folder string) string {
 }
 
 // unusual matches characters that are unusual in names, such as quotes.
-var unusual = regexp.MustCompile(`[^\pL\pN ._+@()-]`)
+var unusual = lazyregexp.New(`[^\pL\pN ._+@()-]`)

@@ -10,9 +10,10 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/pyro-mcp/pyro/internal/lazyregexp"
 )
 
 // Files calls the function add for each file of a .git that needs nothing else, as described in
@@ -172,7 +173,7 @@ func (r *Repository) ownSettings(ctx context.Context, common []setting) []settin
 // withoutPassword removes the credentials from the URL of a remote. It returns "" if the URL names
 // a program.
 func withoutPassword(remote string) string {
-	if helper.MatchString(remote) {
+	if helper().MatchString(remote) {
 		return ""
 	}
 	if !strings.Contains(remote, "://") {
@@ -191,7 +192,7 @@ func withoutPassword(remote string) string {
 }
 
 // helper matches a URL that names a program, for example ext::COMMAND.
-var helper = regexp.MustCompile(`^[A-Za-z0-9+.-]+::`)
+var helper = lazyregexp.New(`^[A-Za-z0-9+.-]+::`)
 
 // gitEnv returns the environment of a git that uses no network, runs no programs of the checkout's
 // configuration, and searches no repository above a folder.

@@ -5,10 +5,10 @@ package secret
 import (
 	"fmt"
 	"log/slog"
-	"regexp"
 	"unicode/utf8"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/lazyregexp"
 )
 
 // Hidden is the text that replaces values in output.
@@ -72,11 +72,11 @@ type Secret struct {
 	Value  Value
 }
 
-var nameForm = regexp.MustCompile(fmt.Sprintf(`^[A-Za-z_][A-Za-z0-9_]{0,%d}$`, MaxName-1))
+var nameForm = lazyregexp.New(fmt.Sprintf(`^[A-Za-z_][A-Za-z0-9_]{0,%d}$`, MaxName-1))
 
 // CheckName checks that a name is valid for a secret and for an environment variable.
 func CheckName(name string) error {
-	if !nameForm.MatchString(name) {
+	if !nameForm().MatchString(name) {
 		return fault.Newf(fault.Invalid, "%q is not a valid name of an environment variable: use at most %[2]d letters, digits and underscores, and no digit first",
 			name[:min(len(name), 2*MaxName)], MaxName)
 	}

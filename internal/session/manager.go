@@ -9,13 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"syscall"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
+	"github.com/pyro-mcp/pyro/internal/lazyregexp"
 )
 
 // Command is the argument that makes a program a session process. The next argument is the folder
@@ -162,11 +162,11 @@ func (m *Manager) command(argument string) (*exec.Cmd, error) {
 }
 
 // idForm matches session IDs. An ID is also the name of the session's folder.
-var idForm = regexp.MustCompile(`^[0-9]{1,15}-[0-9]{1,10}-[0-9a-f]{8}$`)
+var idForm = lazyregexp.New(`^[0-9]{1,15}-[0-9]{1,10}-[0-9a-f]{8}$`)
 
 // Get returns a session. NotFound: no session has this ID.
 func (m *Manager) Get(id string) (Info, error) {
-	if !idForm.MatchString(id) {
+	if !idForm().MatchString(id) {
 		return Info{}, fault.New(fault.NotFound, "find session", fault.Printable(id[:min(len(id), 80)]), "unknown session_id").WithHint("pty_list")
 	}
 	f := Folder(filepath.Join(m.Root, id))
@@ -222,7 +222,7 @@ func (m *Manager) each(f func(Info)) (unread []Folder, err error) {
 		return nil, err
 	}
 	for _, e := range entries {
-		if !idForm.MatchString(e.Name()) {
+		if !idForm().MatchString(e.Name()) {
 			continue
 		}
 		info, err := m.Get(e.Name())

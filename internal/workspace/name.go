@@ -3,21 +3,21 @@ package workspace
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/lazyregexp"
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
 // idForm is the form of IDs. A name of this form counts as an ID.
-var idForm = regexp.MustCompile("^(" + store.WorkspacePrefix + "|" + store.VMPrefix + ")[0-9a-f]{12}$")
+var idForm = lazyregexp.New("^(" + store.WorkspacePrefix + "|" + store.VMPrefix + ")[0-9a-f]{12}$")
 
 // IDOf returns the ID of the workspace with a name. It returns IDs and unknown names unchanged. The
 // error has kind Precondition if several workspaces have the name.
 func (m *Manager) IDOf(ctx context.Context, name string) (string, error) {
-	if checkName(name) != nil || idForm.MatchString(name) {
+	if checkName(name) != nil || idForm().MatchString(name) {
 		return name, nil
 	}
 	all, err := m.Store.Workspaces(ctx, store.KindWorkspace)

@@ -8,12 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/lazyregexp"
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
@@ -42,7 +42,7 @@ func KernelPackage(ctx context.Context, dir string, report progress.Func) (strin
 	if err != nil {
 		return "", err
 	}
-	match := dependsOnImage.FindStringSubmatch(depends)
+	match := dependsOnImage().FindStringSubmatch(depends)
 	if match == nil {
 		return "", fault.New(fault.Unavailable, "resolve", meta, "it does not depend on a kernel image")
 	}
@@ -57,7 +57,7 @@ func KernelPackage(ctx context.Context, dir string, report progress.Func) (strin
 	return found[0], nil
 }
 
-var dependsOnImage = regexp.MustCompile(`(?m)^\s*\|?Depends:\s+(linux-image-[a-zA-Z0-9.+~-]+)\s*$`)
+var dependsOnImage = lazyregexp.New(`(?m)^\s*\|?Depends:\s+(linux-image-[a-zA-Z0-9.+~-]+)\s*$`)
 
 // apt runs the host's apt with separate state in dir. The host's proxies and mirror credentials
 // still apply.

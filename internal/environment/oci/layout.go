@@ -10,7 +10,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"runtime"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -19,6 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/lazyregexp"
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
@@ -60,7 +60,7 @@ func Load(ctx context.Context, folder, dir string, space func(int64) error, repo
 // maxFiles is the maximum number of entries of an archive with a layout.
 const maxFiles = 10_000
 
-var layoutFile = regexp.MustCompile(`^(index\.json|oci-layout|blobs/sha256/[0-9a-f]{64})$`)
+var layoutFile = lazyregexp.New(`^(index\.json|oci-layout|blobs/sha256/[0-9a-f]{64})$`)
 
 // UnpackLayout unpacks a tar archive that contains an OCI layout into an empty folder. It skips
 // files that are not part of a layout.
@@ -78,7 +78,7 @@ func UnpackLayout(ctx context.Context, from io.Reader, folder string) error {
 			return unreadable(err)
 		}
 		name := path.Clean("/" + h.Name)[1:]
-		if h.Typeflag != tar.TypeReg || !layoutFile.MatchString(name) {
+		if h.Typeflag != tar.TypeReg || !layoutFile().MatchString(name) {
 			continue
 		}
 		if left -= h.Size; left < 0 {

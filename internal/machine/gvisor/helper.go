@@ -7,10 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 
 	"github.com/pyro-mcp/pyro/internal/disk"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/lazyregexp"
 	"github.com/pyro-mcp/pyro/internal/machine/process"
 )
 
@@ -57,12 +57,12 @@ func FindHelper(program string) (Helper, error) {
 }
 
 // versionLine matches the version in the output of --version.
-var versionLine = regexp.MustCompile(`(?m)^runsc version (\S+)$`)
+var versionLine = lazyregexp.New(`(?m)^runsc version (\S+)$`)
 
 // Version runs the helper and returns its version, which is the version of pyro that the helper was
 // built for.
 func (h Helper) Version(ctx context.Context) (string, error) {
-	return process.Version(ctx, HelperName, h.Path, versionLine)
+	return process.Version(ctx, HelperName, h.Path, versionLine())
 }
 
 func missing(op, subject string, err error) error {

@@ -4,11 +4,11 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"regexp"
 	"runtime"
 
 	"github.com/pyro-mcp/pyro/internal/disk"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/lazyregexp"
 	"github.com/pyro-mcp/pyro/internal/machine/process"
 )
 
@@ -39,9 +39,9 @@ func FindBinary() (Binary, error) {
 	return Binary{Path: path, ID: id}, nil
 }
 
-var versionLine = regexp.MustCompile(`version (\d+\.\d+\.\d+)`)
+var versionLine = lazyregexp.New(`version (\d+\.\d+\.\d+)`)
 
 // Version runs QEMU to get its version, for example 7.2.22.
 func (b Binary) Version(ctx context.Context) (string, error) {
-	return process.Version(ctx, "QEMU", b.Path, versionLine)
+	return process.Version(ctx, "QEMU", b.Path, versionLine())
 }

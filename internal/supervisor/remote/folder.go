@@ -12,7 +12,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -24,6 +23,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
+	"github.com/pyro-mcp/pyro/internal/lazyregexp"
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/storage"
 	"github.com/pyro-mcp/pyro/internal/store"
@@ -261,11 +261,11 @@ func (s ServiceFolder) Stderr() string { return filepath.Join(string(s), "stderr
 // Logs returns the paths of both logs.
 func (s ServiceFolder) Logs() [2]string { return [2]string{s.Stdout(), s.Stderr()} }
 
-var serviceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+var serviceName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // CheckServiceName returns an error if a service can't have this name.
 func CheckServiceName(name string) error {
-	if !serviceName.MatchString(name) {
+	if !serviceName().MatchString(name) {
 		return fault.Newf(fault.Invalid, "%q is not a valid name of a service: it must have 1 to 64 letters, digits, dots, dashes and underscores, and begin with a letter or digit",
 			name[:min(len(name), 128)])
 	}
