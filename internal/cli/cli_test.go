@@ -63,7 +63,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("PYRO_QEMU", "no-such-qemu") // so that no test starts a real machine
 			e.Setenv("PYRO_PROGRAM", programs.pyro)
 			e.Setenv("HOME", e.WorkDir)
-			e.Setenv("GORACE", "atexit_sleep_ms=0")                                 // otherwise the race detector delays each exit by a second
+			e.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))            // otherwise the race detector delays each exit by a second
 			e.Defer(func() { deleteWorkspaces(filepath.Join(e.WorkDir, "state")) }) // needed if the script has failed
 			return nil
 		},
