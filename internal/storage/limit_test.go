@@ -17,21 +17,21 @@ import (
 // TestOversizedSeedFails checks that a seed larger than the volume fails and leaves no files.
 func TestOversizedSeedFails(t *testing.T) {
 	both(t, func(t *testing.T, f Folder) {
-		f.Bytes = 32 << 20
+		f.Bytes = 16 << 20 // the minimum of block storage
 		many := map[string]string{}
-		for i := range 36 {
+		for i := range 20 {
 			many[strings.Repeat("n", i+1)] = strings.Repeat("x", 1<<20)
 		}
 		small := map[string]string{}
-		for i := range 12_000 {
+		for i := range 6_000 {
 			small[fmt.Sprint("d/", i)] = "x"
 		}
 		small["d/"] = ""
 		for name, files := range map[string]map[string]string{
-			"one file": {"a": strings.Repeat("x", 33<<20)}, "many files": many, "small files": small, "far too much": {"a": strings.Repeat("x", 150<<20)},
+			"one file": {"a": strings.Repeat("x", 17<<20)}, "many files": many, "small files": small, "far too much": {"a": strings.Repeat("x", 100<<20)},
 		} {
 			_, err := f.Create(t.Context(), seedOf(files))
-			if fault.KindOf(err) != fault.Exhausted || !strings.Contains(err.Error(), "does not fit into its 32 MiB") || !strings.Contains(fault.HintOf(err), "--disk-mib") {
+			if fault.KindOf(err) != fault.Exhausted || !strings.Contains(err.Error(), "does not fit into its 16 MiB") || !strings.Contains(fault.HintOf(err), "--disk-mib") {
 				t.Errorf("%s: %v, hint %q", name, err, fault.HintOf(err))
 			}
 			if err != nil && strings.Contains(err.Error(), f.Path) {
@@ -42,7 +42,7 @@ func TestOversizedSeedFails(t *testing.T) {
 		if left := names(t, f); len(left) > 0 {
 			t.Errorf("left: %v", left)
 		}
-		fits := map[string]string{"a": strings.Repeat("x", 20<<20)}
+		fits := map[string]string{"a": strings.Repeat("x", 6<<20)}
 		d, err := f.Create(t.Context(), seedOf(fits))
 		check(t, err)
 		wantFiles(t, f, d, fits)
