@@ -35,25 +35,27 @@ func CheckUser() error {
 		name = u.Username
 	}
 	free := firstSubordinate
-	var missing error
+	var without []string
 	for _, file := range []string{"/etc/subuid", "/etc/subgid"} {
 		own, next, err := readRanges(file, name, id)
-		if err == nil && !own {
-			err = errors.New(file + " has none")
+		if err != nil {
+			return fault.Wrap(err, "read subordinate IDs", file)
 		}
-		missing = errors.Join(missing, err)
+		if !own {
+			without = append(without, file)
+		}
 		free = max(free, next)
 	}
-	if missing == nil {
+	if len(without) == 0 {
 		return nil
 	}
 	last := free + subordinates - 1
-	return fault.New(fault.Unavailable, "find a range of subordinate IDs for user", name, "%w", missing).
+	return fault.New(fault.Unavailable, "find a range of subordinate IDs for user", name, "there is none in %s", strings.Join(without, " or ")).
 		WithHint("sudo usermod --add-subuids %d-%d --add-subgids %d-%d %s", free, last, free, last, name)
 }
 
-// readRanges reads the ranges of a file such as /etc/subuid. It returns whether a user has one, and
-// the first ID after all ranges. The user has a name and a number.
+// readRanges reads the ranges of a file such as /etc/subuid. own says whether a user has one, and
+// next is the first ID after all ranges. The file names the user by name or by number.
 func readRanges(file, name, id string) (own bool, next int, err error) {
 	f, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,7 +68,7 @@ func readRanges(file, name, id string) (own bool, next int, err error) {
 	return parseRanges(f, name, id)
 }
 
-// parseRanges does it for the text of the file. Its lines have the form USER:FIRST:COUNT.
+// parseRanges reads them from the text of the file. Its lines have the form USER:FIRST:COUNT.
 func parseRanges(r io.Reader, name, id string) (own bool, next int, err error) {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
