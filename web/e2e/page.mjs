@@ -304,11 +304,6 @@ try {
 		assert.equal(readFileSync(await download.path(), "utf8"), "a,b\n1,2\n");
 		await page.getByRole("button", { name: "New folder" }).click();
 		await page.getByLabel("Name in /srv/app").fill("docs");
-		await page.route("**/files/mkdir", async (r) => {
-			const response = await r.fetch();
-			await new Promise((f) => setTimeout(f, 2000));
-			await r.fulfill({ response });
-		});
 		await page.getByRole("button", { name: "Create folder" }).click();
 		await page.getByRole("button", { name: "Actions for docs" }).waitFor();
 		await page.getByRole("dialog").waitFor({ state: "detached" }); // until then, nothing behind it can have the focus
