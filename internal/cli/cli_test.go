@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // programs contains the paths of programs that are built once for all tests.
@@ -63,7 +65,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("PYRO_QEMU", "no-such-qemu") // so that no test starts a real machine
 			e.Setenv("PYRO_PROGRAM", programs.pyro)
 			e.Setenv("HOME", e.WorkDir)
-			e.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))            // otherwise the race detector delays each exit by a second
+			e.Setenv("GORACE", testenv.RaceOptions())
 			e.Defer(func() { deleteWorkspaces(filepath.Join(e.WorkDir, "state")) }) // needed if the script has failed
 			return nil
 		},

@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "%s%v\n", out, err)
 		os.Exit(1)
 	}
-	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")) // started processes do not sleep for a second when they exit
+	os.Setenv("GORACE", testenv.RaceOptions())
 	os.Setenv("PYRO_QEMU", "no-such-qemu")
 	os.Setenv("PYRO_RUNSC", "/nonexistent")
 	goleak.VerifyTestMain(childless{m}, goleak.Cleanup(func(code int) {

@@ -110,7 +110,7 @@ func startAgentWith(t testing.TB, volume string) net.Conn {
 	near, far := pair(t)
 	cmd := osexec.Command(os.Args[0], "host", "3", volume)
 	cmd.ExtraFiles = []*os.File{far}
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE")) // otherwise the race detector delays each exit by a second
+	cmd.Env = append(os.Environ(), "GORACE="+testenv.RaceOptions())
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	os.Setenv("GORACE", testenv.RaceOptions())
 	home, err := os.MkdirTemp("", "pyro-process-test-") // login shells read files in the user's home folder
 	if err != nil {
 		panic(err)

@@ -58,7 +58,7 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
-	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")) // started processes do not sleep for a second when they exit
+	os.Setenv("GORACE", testenv.RaceOptions())
 	os.Setenv("PYRO_QEMU", "no-such-qemu")
 	os.Setenv("PYRO_RUNSC", "/nonexistent")
 	goleak.VerifyTestMain(reapAfterTests{m}, goleak.Cleanup(func(code int) {

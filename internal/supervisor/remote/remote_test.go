@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	case os.Getenv(strangerEnv) != "":
 		os.Exit(runStranger(os.Getenv(strangerEnv)))
 	}
-	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")) // started processes do not sleep for a second when they exit
+	os.Setenv("GORACE", testenv.RaceOptions())
 	goleak.VerifyTestMain(m)
 }
 
