@@ -49,14 +49,14 @@ test-all: ## install missing packages and run all tests, also the long ones. Thi
 	@scripts/install.sh test
 	@PYRO_TEST_REQUIRE=1 scripts/parts.sh build arm64 lint unit-all machines-all fuzz soak
 
-# -short makes some random tests shorter. -vet=off, because lint runs vet. The number of packages that
-# run at once is one more than the number of processors, because some packages often wait. The
+# -short makes some random tests shorter. -vet=off, because lint runs vet. The number of packages
+# that run at once is one more than the number of processors, because some packages often wait. The
 # slowest packages start first, so that none of them runs alone at the end. The linker leaves out
-# debug information and symbols, which take almost half of its time. The checks of pointers of the
-# race detector cost a fifth of the time of tests with SQLite.
+# debug information and symbols, which take more than a third of its time. The checks of pointers of
+# the race detector cost a fifth of the time of tests with SQLite.
 #
-# GORACE has options of the race detector. With atexit_sleep_ms=0, processes do not wait for a second
-# at exit; the tests start some hundred processes. With huge pages for its own data, the race
+# GORACE has options of the race detector. With atexit_sleep_ms=0, processes do not wait for a
+# second at exit; the tests start some hundred processes. With huge pages for its own data, the race
 # detector causes fewer page faults, which took a fifth of the time.
 SLOWEST := serve cli control ptymcp session/process supervisor/daemon agent/client
 RACE := CGO_ENABLED=1 GORACE="atexit_sleep_ms=0 no_huge_pages_for_shadow=0" scripts/tests.sh "$(SLOWEST:%=./internal/%) ./..." -race -vet=off \

@@ -81,8 +81,7 @@ func (p *program) clock(id, when string) {
 // attach attaches a terminal to a shell.
 func (p *program) attach(id, shell string) (cmd *exec.Cmd, in io.Writer, out io.Reader) {
 	p.t.Helper()
-	cmd = p.command()
-	cmd.Path, cmd.Args = "/usr/bin/script", []string{"script", "-qec", strings.Join(p.command("workspace", "shell", "attach", id, shell).Args, " "), "/dev/null"}
+	cmd = p.programFor(patience, "script", "-qec", strings.Join(p.command("workspace", "shell", "attach", id, shell).Args, " "), "/dev/null")
 	in, err := cmd.StdinPipe()
 	if err == nil {
 		out, err = cmd.StdoutPipe()

@@ -195,8 +195,8 @@ func TestReplacedProgramIsNotPaused(t *testing.T) {
 	}
 	run := func(args ...string) (string, error) {
 		t.Helper()
-		cmd := p.with("PYRO_RUNSC", filepath.Join(folder, "pyro-runsc")).command(args...)
-		cmd.Path = filepath.Join(folder, "pyro")
+		argv := append([]string{filepath.Join(folder, "pyro")}, args...)
+		cmd := p.with("PYRO_RUNSC", filepath.Join(folder, "pyro-runsc")).programFor(patience, argv...)
 		var out, errs strings.Builder
 		cmd.Stdout, cmd.Stderr = &out, &errs
 		err := cmd.Run()

@@ -36,8 +36,8 @@ var (
 	commitID   = lazyregexp.New(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 )
 
-// isBranch reports whether name can be a branch name. It checks the length in Go code: a length
-// limit in the regular expression would take 8 MB and slow down every start of pyro.
+// isBranch reports whether name can be a branch name. It checks the length in Go code, because a
+// length limit in the regular expression would take 8 MB.
 func isBranch(name string) bool {
 	return utf8.RuneCountInString(name) <= 200 && branchName().MatchString(name)
 }

@@ -42,7 +42,7 @@ func TestOversizedSeedFails(t *testing.T) {
 		if left := names(t, f); len(left) > 0 {
 			t.Errorf("left: %v", left)
 		}
-		fits := map[string]string{"a": strings.Repeat("x", 6<<20)}
+		fits := map[string]string{"a": strings.Repeat("x", 9<<20)}
 		d, err := f.Create(t.Context(), seedOf(fits))
 		check(t, err)
 		wantFiles(t, f, d, fits)

@@ -16,8 +16,8 @@ import (
 // asRoot runs a program that needs root, mounts file systems and starts many processes. The program
 // is PID 1 of a new PID namespace, so none of its processes outlive it. It has its own mount
 // namespace, so that a later cleanup does not see its mounts. It is killed when pyro dies. For an
-// ordinary user, the program is root in a user namespace with the user's subordinate IDs. The
-// caller has checked them with [CheckUser].
+// ordinary user, the program is root in a user namespace with the user's subordinate IDs, see
+// [CheckUser].
 func asRoot(ctx context.Context, argv []string, set func(*exec.Cmd)) error {
 	if os.Geteuid() == 0 {
 		err := runProcess(ctx, argv, &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID, Unshareflags: unix.CLONE_NEWNS}, set)
