@@ -32,9 +32,10 @@ const (
 // folder becomes its root. It keeps the capabilities to set owners and modes.
 //
 // The parameter limit is the maximum size of all files in the folder, in bytes (usage.go). The
-// parameter mark is the name of a file (incomplete.go). The parameter sharedMark is the name of an
-// extended attribute (shared.go). The gofer exits when the sentry or pyro ends.
-func gofer(folder, limit, mark, sharedMark string) error {
+// parameter mark is the name of a file (incomplete.go). The parameters sharedMark and
+// severalMark are names of extended attributes (shared.go). The gofer exits when the sentry or pyro
+// ends.
+func gofer(folder, limit, mark, sharedMark, severalMark string) error {
 	bytes, err := strconv.ParseInt(limit, 10, 64)
 	if err != nil || bytes <= 0 {
 		return fmt.Errorf("%q is not a valid size of a volume", limit)
@@ -52,7 +53,7 @@ func gofer(folder, limit, mark, sharedMark string) error {
 		return err
 	}
 	unix.Umask(0) // the sentry has already applied the umask of the machine's process
-	shared, err := newSharing(sharedMark)
+	shared, err := newSharing(sharedMark, severalMark)
 	if err != nil {
 		return err
 	}

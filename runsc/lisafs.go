@@ -4,7 +4,9 @@ import (
 	"reflect"
 	_ "unsafe" // for linkname
 
+	"gvisor.dev/gvisor/pkg/fd"
 	"gvisor.dev/gvisor/pkg/lisafs"
+	_ "gvisor.dev/gvisor/runsc/fsgofer" // has procSelfFD
 )
 
 // gVisor does not export these functions of package lisafs. A lookup takes a reference, and the
@@ -45,3 +47,8 @@ func hostField(fd reflect.Value) *int {
 	impl := fd.Elem().FieldByName("impl").Elem()
 	return (*int)(impl.Elem().FieldByName("hostFD").Addr().UnsafePointer())
 }
+
+// procSelfFD is the folder /proc/self/fd. The gofer reopens its descriptors there.
+//
+//go:linkname procSelfFD gvisor.dev/gvisor/runsc/fsgofer.procSelfFD
+var procSelfFD *fd.FD

@@ -17,8 +17,8 @@ func main() {
 	switch {
 	case len(os.Args) == 2 && os.Args[1] == "machine":
 		exit(machine())
-	case len(os.Args) == 6 && os.Args[1] == "gofer":
-		exit(gofer(os.Args[2], os.Args[3], os.Args[4], os.Args[5]))
+	case len(os.Args) == 7 && os.Args[1] == "gofer":
+		exit(gofer(os.Args[2], os.Args[3], os.Args[4], os.Args[5], os.Args[6]))
 	}
 	const internal = "internal use only"
 	cli.Run(nil, map[util.SubCommand]string{

@@ -15,14 +15,23 @@ import (
 // changes. Before a call changes such a file, the gofer replaces it by a copy in this volume (own).
 // The sentry gets no descriptor that could change a marked file.
 //
+// While the machine is paused, pyro can also mark files of this volume, but no file that is open
+// for writing. A hostile sentry can ignore the pause. So the gofer has each unmarked file open for
+// writing while a call changes it.
+//
 // A marked file has exactly one name in each volume, and the copy takes over this name. Before the
 // machine makes a hard link to a marked file, the gofer copies the file.
 //
-// The machine must not notice any of this. It sees neither the attribute nor the links of other
+// The sentry uses the same descriptors for all names of a file, also after some of them are
+// removed. The gofer would exchange only the descriptors of one name. So it gives each file with
+// several names another attribute. While the machine runs, pyro never marks such a file.
+//
+// The machine must not notice any of this. It sees neither the attributes nor the links of other
 // volumes. The copy keeps the inode number that the machine knows (numbers.go), because the sentry
 // identifies files by it.
 type sharing struct {
-	mark    string // name of the attribute
+	mark    string // attribute of marked files
+	several string // attribute of files with several names in this volume
 	flushes bool   // a copy must be flushed before it gets its name
 	numbers numbers
 
@@ -44,7 +53,7 @@ const (
 
 // newSharing removes the unfinished copies of an earlier gofer. Call it before the filter is
 // installed.
-func newSharing(mark string) (*sharing, error) {
+func newSharing(mark, several string) (*sharing, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs("/", &fs); err != nil {
 		return nil, os.NewSyscallError("statfs", err)
@@ -61,19 +70,24 @@ func newSharing(mark string) (*sharing, error) {
 		}
 	}
 	flushes := fs.Type != ext4Magic && fs.Type != btrfsMagic && fs.Type != tmpfsMagic
-	return &sharing{mark: mark, flushes: flushes, staged: map[uint64]bool{}}, nil
+	return &sharing{mark: mark, several: several, flushes: flushes, staged: map[uint64]bool{}}, nil
 }
 
+// isOwn reports whether an extended attribute belongs to the gofer.
+func (s *sharing) isOwn(name string) bool { return name == s.mark || name == s.several }
+
 // marked reports whether a descriptor refers to a marked file. After an error, the caller must not
-// change the file.
-func (s *sharing) marked(fd int) (bool, error) {
-	switch _, err := unix.Fgetxattr(fd, s.mark, nil); err {
+// change the file. If the machine has used the file before it was marked, since is the value of the
+// mark, otherwise it is empty.
+func (s *sharing) marked(fd int) (marked bool, since []byte, err error) {
+	value := make([]byte, ctimeSize)
+	switch n, err := unix.Fgetxattr(fd, s.mark, value); err {
 	case nil:
-		return true, nil
+		return true, value[:n], nil
 	case unix.ENODATA, unix.EOPNOTSUPP:
-		return false, nil
+		return false, nil, nil
 	default:
-		return false, err
+		return false, nil, err
 	}
 }
 
@@ -86,30 +100,58 @@ func (s *sharing) isStaged(inode uint64) bool {
 }
 
 // own makes sure that a file belongs only to this volume, so that the caller can change it. Without
-// keep, the copy is empty, because the caller will remove its content. Files that are not regular
-// always belong only to this volume.
-func (s *sharing) own(c *lisafs.Connection, id lisafs.FDID, keep bool) error {
+// keep, a copy is empty, because the caller will remove its content. Files that are not regular
+// always belong only to this volume. The file stays open for writing until the caller calls
+// release, so that pyro does not mark it before.
+func (s *sharing) own(c *lisafs.Connection, id lisafs.FDID, keep bool) (release func(), err error) {
 	fd, err := lookupControlFD(c, id)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer fd.DecRef(nil)
 	if !fd.IsRegular() {
-		return nil
+		return func() {}, nil
 	}
-	original := -1
-	descriptors.RLock()
-	err = safelyRead(fd, func() error {
-		marked, err := s.marked(*hostFD(fd))
-		if err == nil && marked {
-			original, err = unix.Dup(*hostFD(fd))
+	for {
+		original, held := -1, -1
+		descriptors.RLock()
+		err = safelyRead(fd, func() (err error) {
+			original, held, err = s.hold(*hostFD(fd))
+			return err
+		})
+		descriptors.RUnlock()
+		if err != nil {
+			return nil, err
 		}
-		return err
-	})
-	descriptors.RUnlock()
-	if err != nil || original < 0 {
-		return err
+		if held >= 0 {
+			return func() { closeFD(held) }, nil
+		}
+		if err := s.exchange(fd, original, keep); err != nil {
+			return nil, err
+		}
 	}
+}
+
+// hold opens a file for writing. If the file is marked, it duplicates the descriptor instead.
+func (s *sharing) hold(fd int) (original, held int, err error) {
+	marked, _, err := s.marked(fd)
+	if err == nil && !marked {
+		if held, err = unix.Openat(int(procSelfFD.FD()), strconv.Itoa(fd), unix.O_WRONLY|unix.O_CLOEXEC, 0); err != nil {
+			return -1, -1, err
+		}
+		if marked, _, err = s.marked(fd); err == nil && !marked {
+			return -1, held, nil
+		}
+		unix.Close(held)
+	}
+	if err == nil {
+		original, err = unix.Dup(fd)
+	}
+	return original, -1, err
+}
+
+// exchange replaces a marked file by a copy, and closes the descriptor original of the file.
+func (s *sharing) exchange(fd *lisafs.ControlFD, original int, keep bool) error {
 	defer closeFD(original)
 	// The original never changes, so it can be copied without a lock. The other calls can continue.
 	made, err := s.copy(original, keep)

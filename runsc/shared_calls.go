@@ -52,15 +52,18 @@ type request interface {
 	CheckedUnmarshal(b []byte) (rest []byte, ok bool)
 }
 
-// once reads a request and calls check. Then it calls the handler with the same request.
-func once(c *lisafs.Connection, comm lisafs.Communicator, asked uint32, to request, check func() error, answer lisafs.RPCHandler) (uint32, error) {
+// once reads a request and calls prepare. Then it calls the handler with the same request, and
+// release.
+func once(c *lisafs.Connection, comm lisafs.Communicator, asked uint32, to request, prepare func() (release func(), err error), answer lisafs.RPCHandler) (uint32, error) {
 	p := &private{comm, slices.Clone(comm.PayloadBuf(asked))}
 	if _, ok := to.CheckedUnmarshal(slices.Clone(p.payload)); !ok {
 		return 0, unix.EIO
 	}
-	if err := check(); err != nil {
+	release, err := prepare()
+	if err != nil {
 		return 0, err
 	}
+	defer release()
 	answered, err := answer(c, p, asked)
 	if err == nil {
 		copy(comm.PayloadBuf(answered), p.payload)
@@ -70,10 +73,10 @@ func once(c *lisafs.Connection, comm lisafs.Communicator, asked uint32, to reque
 
 func (s *sharing) openAt(c *lisafs.Connection, comm lisafs.Communicator, asked uint32, answer lisafs.RPCHandler) (uint32, error) {
 	var r lisafs.OpenAtReq
-	return once(c, comm, asked, &r, func() error {
+	return once(c, comm, asked, &r, func() (release func(), err error) {
 		empties := r.Flags&unix.O_TRUNC != 0
 		if r.Flags&unix.O_ACCMODE == unix.O_RDONLY && !empties {
-			return nil
+			return func() {}, nil
 		}
 		return s.own(c, r.FD, !empties)
 	}, answer)
@@ -81,43 +84,50 @@ func (s *sharing) openAt(c *lisafs.Connection, comm lisafs.Communicator, asked u
 
 func (s *sharing) setStat(c *lisafs.Connection, comm lisafs.Communicator, asked uint32, answer lisafs.RPCHandler) (uint32, error) {
 	var r lisafs.SetStatReq
-	return once(c, comm, asked, &r, func() error { return s.own(c, r.FD, true) }, answer)
+	return once(c, comm, asked, &r, func() (func(), error) { return s.own(c, r.FD, true) }, answer)
 }
 
 func (s *sharing) linkAt(c *lisafs.Connection, comm lisafs.Communicator, asked uint32, answer lisafs.RPCHandler) (uint32, error) {
 	var r lisafs.LinkAtReq
-	answered, err := once(c, comm, asked, &r, func() error { return s.own(c, r.Target, true) }, answer)
+	answered, err := once(c, comm, asked, &r, func() (release func(), err error) {
+		if release, err = s.own(c, r.Target, true); err == nil {
+			if _, _, err = s.markOf(c, r.Target); err != nil {
+				release()
+			}
+		}
+		return release, err
+	}, answer)
 	if err == nil {
-		s.hide(comm.PayloadBuf(answered)[inode:], func() bool { return false })
+		err = s.hide(comm.PayloadBuf(answered)[inode:], unmarked)
 	}
 	return answered, err
 }
 
 func (s *sharing) setXattr(c *lisafs.Connection, comm lisafs.Communicator, asked uint32, answer lisafs.RPCHandler) (uint32, error) {
 	var r lisafs.FSetXattrReq
-	return once(c, comm, asked, &r, func() error { return s.change(c, r.FD, string(r.Name)) }, answer)
+	return once(c, comm, asked, &r, func() (func(), error) { return s.change(c, r.FD, string(r.Name)) }, answer)
 }
 
 func (s *sharing) removeXattr(c *lisafs.Connection, comm lisafs.Communicator, asked uint32, answer lisafs.RPCHandler) (uint32, error) {
 	var r lisafs.FRemoveXattrReq
-	return once(c, comm, asked, &r, func() error { return s.change(c, r.FD, string(r.Name)) }, answer)
+	return once(c, comm, asked, &r, func() (func(), error) { return s.change(c, r.FD, string(r.Name)) }, answer)
 }
 
 // change prepares the change of an extended attribute.
-func (s *sharing) change(c *lisafs.Connection, id lisafs.FDID, name string) error {
-	if name == s.mark {
-		return unix.EPERM
+func (s *sharing) change(c *lisafs.Connection, id lisafs.FDID, name string) (release func(), err error) {
+	if s.isOwn(name) {
+		return nil, unix.EPERM
 	}
 	return s.own(c, id, true)
 }
 
 func (s *sharing) getXattr(c *lisafs.Connection, comm lisafs.Communicator, asked uint32, answer lisafs.RPCHandler) (uint32, error) {
 	var r lisafs.FGetXattrReq
-	return once(c, comm, asked, &r, func() error {
-		if string(r.Name) == s.mark {
-			return unix.ENODATA
+	return once(c, comm, asked, &r, func() (release func(), err error) {
+		if s.isOwn(string(r.Name)) {
+			return nil, unix.ENODATA
 		}
-		return nil
+		return func() {}, nil
 	}, answer)
 }
 
@@ -130,7 +140,7 @@ func (s *sharing) listXattr(c *lisafs.Connection, comm lisafs.Communicator, aske
 	if _, ok := r.CheckedUnmarshal(slices.Clone(comm.PayloadBuf(answered))); !ok {
 		return 0, unix.EIO
 	}
-	r.Xattrs = slices.DeleteFunc(r.Xattrs, func(name string) bool { return name == s.mark })
+	r.Xattrs = slices.DeleteFunc(r.Xattrs, s.isOwn)
 	r.MarshalBytes(comm.PayloadBuf(uint32(r.SizeBytes())))
 	return uint32(r.SizeBytes()), nil
 }

@@ -92,7 +92,7 @@ func (s *sharing) copyAttributes(to, from int, stat *unix.Stat_t) error {
 // copyAttribute copies an extended attribute that the machine can set. All others belong to the
 // host.
 func (s *sharing) copyAttribute(to, from int, name string) error {
-	if name == s.mark || !strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, "system.posix_acl_") {
+	if s.isOwn(name) || !strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, "system.posix_acl_") {
 		return nil
 	}
 	value := make([]byte, 64<<10)

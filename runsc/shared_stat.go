@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/binary"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -13,37 +14,83 @@ func linked(stat *lisafs.Statx) bool {
 	return stat.Mode&unix.S_IFMT == unix.S_IFREG && stat.Nlink > 1
 }
 
-// hide changes the description of a file so that it does not show the sharing. The function marked
-// is only called if the file has several names.
-func (s *sharing) hide(b []byte, marked func() bool) {
+// hide changes the description of a file so that it does not show the sharing. The function mark
+// returns the results of recorded. It is only called if the file has several names.
+func (s *sharing) hide(b []byte, mark func() (marked bool, since []byte, err error)) error {
 	var stat lisafs.Statx
 	stat.UnmarshalUnsafe(b)
 	stat.Ino = s.numbers.of(stat.Ino)
-	if linked(&stat) && marked() {
-		stat.Nlink = 1
-		if stat.Mask&unix.STATX_BTIME != 0 { // a new link in another volume changes the ctime
-			stat.Ctime = stat.Btime
+	if linked(&stat) {
+		marked, since, err := mark()
+		if err != nil {
+			return err
+		}
+		if marked {
+			stat.Nlink = 1
+			setCtime(&stat, since)
 		}
 	}
 	stat.MarshalUnsafe(b)
+	return nil
 }
 
-// isMarked reports whether a control descriptor or an open file refers to a marked file.
-func (s *sharing) isMarked(c *lisafs.Connection, id lisafs.FDID) (marked bool) {
+// ctimeSize is the size of the mark of a file that the machine used before: its change time at that
+// time. It is big-endian, with 8 bytes for the seconds and 4 for the nanoseconds.
+const ctimeSize = 12
+
+// setCtime sets the change time that the machine has seen last, or the time when the file was
+// created. The real one changes when another volume gets a link of the file.
+func setCtime(stat *lisafs.Statx, since []byte) {
+	if len(since) == ctimeSize {
+		stat.Ctime = lisafs.StatxTimestamp{Sec: int64(binary.BigEndian.Uint64(since)), Nsec: binary.BigEndian.Uint32(since[8:])}
+	} else if stat.Mask&unix.STATX_BTIME != 0 {
+		stat.Ctime = stat.Btime
+	}
+}
+
+// unmarked is the mark of a file that has just been created.
+func unmarked() (marked bool, since []byte, err error) { return false, nil, nil }
+
+// recorded returns the mark of a file with several names. If it is not marked, the names are in
+// this volume, and recorded gives it the other attribute.
+func (s *sharing) recorded(fd int) (marked bool, since []byte, err error) {
+	marked, since, err = s.marked(fd)
+	if err == nil && !marked {
+		err = s.record(fd)
+	}
+	return marked, since, err
+}
+
+// record gives a file the attribute of files with several names in this volume.
+func (s *sharing) record(fd int) error {
+	switch err := unix.Fsetxattr(fd, s.several, nil, unix.XATTR_CREATE); err {
+	case unix.EEXIST, unix.EOPNOTSUPP, unix.EROFS: // in the last two cases, pyro can't mark the file either
+		return nil
+	default:
+		return err
+	}
+}
+
+// markOf calls recorded for the file of a control descriptor or an open file.
+func (s *sharing) markOf(c *lisafs.Connection, id lisafs.FDID) (marked bool, since []byte, err error) {
 	if open, err := lookupOpenFD(c, id); err == nil {
 		defer open.DecRef(nil)
-		safelyRead(open.ControlFD().FD(), func() error {
-			marked, _ = s.marked(*openHostFD(open))
-			return nil
+		err := safelyRead(open.ControlFD().FD(), func() (err error) {
+			marked, since, err = s.recorded(*openHostFD(open))
+			return err
 		})
-	} else if control, err := lookupControlFD(c, id); err == nil {
-		defer control.DecRef(nil)
-		safelyRead(control, func() error {
-			marked, _ = s.marked(*hostFD(control))
-			return nil
-		})
+		return marked, since, err
 	}
-	return marked
+	control, err := lookupControlFD(c, id)
+	if err != nil {
+		return false, nil, err
+	}
+	defer control.DecRef(nil)
+	err = safelyRead(control, func() (err error) {
+		marked, since, err = s.recorded(*hostFD(control))
+		return err
+	})
+	return marked, since, err
 }
 
 func (s *sharing) stat(c *lisafs.Connection, comm lisafs.Communicator, asked uint32, answer lisafs.RPCHandler) (uint32, error) {
@@ -53,7 +100,7 @@ func (s *sharing) stat(c *lisafs.Connection, comm lisafs.Communicator, asked uin
 	}
 	answered, err := answer(c, comm, asked)
 	if err == nil {
-		s.hide(comm.PayloadBuf(answered), func() bool { return s.isMarked(c, r.FD) })
+		err = s.hide(comm.PayloadBuf(answered), func() (bool, []byte, error) { return s.markOf(c, r.FD) })
 	}
 	return answered, err
 }
@@ -72,7 +119,9 @@ func (s *sharing) walk(c *lisafs.Connection, comm lisafs.Communicator, asked uin
 	for b := comm.PayloadBuf(answered)[status.SizeBytes()+count.SizeBytes():]; len(b) >= size; b = b[size:] {
 		var id lisafs.FDID
 		id.UnmarshalUnsafe(b)
-		s.hide(b[inode:], func() bool { return s.isMarked(c, id) })
+		if err := s.hide(b[inode:], func() (bool, []byte, error) { return s.markOf(c, id) }); err != nil {
+			return 0, err
+		}
 	}
 	return answered, nil
 }
@@ -85,7 +134,7 @@ func (s *sharing) create(c *lisafs.Connection, comm lisafs.Communicator, asked u
 		var stat lisafs.Statx
 		stat.UnmarshalUnsafe(b)
 		s.numbers.created(stat.Ino)
-		s.hide(b, func() bool { return false })
+		err = s.hide(b, unmarked)
 	}
 	return answered, err
 }
@@ -102,30 +151,31 @@ func (s *sharing) walkStat(c *lisafs.Connection, comm lisafs.Communicator, asked
 	b := comm.PayloadBuf(answered)[(*primitive.Uint16)(nil).SizeBytes():]
 	for i := 1; len(b) >= lisafs.SizeOfStatx; i++ {
 		path := r.Path[:min(i, len(r.Path))]
-		s.hide(b, func() bool { return s.isMarkedAt(c, r.DirFD, path) })
+		if err := s.hide(b, func() (bool, []byte, error) { return s.markAt(c, r.DirFD, path) }); err != nil {
+			return 0, err
+		}
 		b = b[lisafs.SizeOfStatx:]
 	}
 	return answered, nil
 }
 
-// isMarkedAt reports whether the file at a path is marked. The path begins at a folder, or at the
-// file itself if its first name is empty.
-func (s *sharing) isMarkedAt(c *lisafs.Connection, start lisafs.FDID, path []string) bool {
+// markAt calls recorded for the file at a path. The path begins at a folder, or at the file itself
+// if its first name is empty.
+func (s *sharing) markAt(c *lisafs.Connection, start lisafs.FDID, path []string) (marked bool, since []byte, err error) {
 	if len(path) > 0 && path[0] == "" {
 		path = path[1:]
 	}
 	if len(path) == 0 {
-		return s.isMarked(c, start)
+		return s.markOf(c, start)
 	}
 	fd, err := lookupControlFD(c, start)
 	if err != nil {
-		return false
+		return false, nil, err
 	}
 	defer fd.DecRef(nil)
-	marked := false
 	descriptors.RLock()
 	defer descriptors.RUnlock()
-	safelyRead(fd, func() error {
+	err = safelyRead(fd, func() error {
 		at, err := unix.Dup(*hostFD(fd))
 		for i, name := range path {
 			if err != nil {
@@ -143,10 +193,10 @@ func (s *sharing) isMarkedAt(c *lisafs.Connection, start lisafs.FDID, path []str
 			return err
 		}
 		defer unix.Close(at)
-		marked, err = s.marked(at)
+		marked, since, err = s.recorded(at)
 		return err
 	})
-	return marked
+	return marked, since, err
 }
 
 func (s *sharing) getdents(c *lisafs.Connection, comm lisafs.Communicator, asked uint32, answer lisafs.RPCHandler) (uint32, error) {

@@ -74,7 +74,7 @@ for n in range(int(sys.argv[2])):
 	elif what == 7:
 		try: both(lambda top: os.link(os.path.join(top, name), os.path.join(top, to)), "")
 		except OSError as e: # docs/isolation.md
-			if e.errno != errno.EINVAL: raise
+			if e.errno not in (errno.EINVAL, errno.ENOENT): raise
 	elif what == 8:
 		for top in (real, model): os.rename(os.path.join(top, name), os.path.join(top, r.choice([to]) if len(all) % 2 else all[0]))
 	elif what == 9 and len(all) > 50: both(os.unlink, name)

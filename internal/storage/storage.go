@@ -10,7 +10,8 @@
 // Tree storage consists of folders. A snapshot, a reset and a fork make a new folder. Baselines and
 // snapshots never change, so other folders share their files as hard links. If Links is set, the
 // folders of machines share files too, and a machine copies a shared file before it changes the
-// file. All other files are copied. A copy shares blocks if the file system supports it.
+// file. A snapshot then also shares most changed files. All other files are copied. A copy shares
+// blocks if the file system supports it.
 //
 // A [Folder] contains the disks of one workspace. Each disk gets a unique name. Storage writes a
 // disk once, and flushes it before the database (internal/store) refers to it. Sweep removes disks

@@ -112,9 +112,9 @@ func (t trees) prepare(_ context.Context, d store.Disks, whole bool) (s Snapshot
 	return s, nil
 }
 
-// take copies the volume. The snapshot shares unchanged files with the baseline.
+// take copies the volume. The snapshot shares files with the volume and with the baseline.
 func (t trees) take(ctx context.Context, s Snapshot) error {
-	sharing := tree.Sharing{Mark: true}
+	sharing := tree.Sharing{Mark: true, Paused: true}
 	if len(s.from.Baseline) > 0 {
 		sharing.Base = t.path(top(s.from.Baseline))
 	}
@@ -161,7 +161,7 @@ func (t trees) adopt(ctx context.Context, source Folder, d store.Disks, constant
 		}
 		return nil
 	}
-	sharing := tree.Sharing{Mark: d.Checkpoint == ""} // If no machine resumes with the copy, the copy is also the baseline, which never changes.
+	sharing := tree.Sharing{Mark: d.Checkpoint == "", Paused: true} // If no machine resumes with the copy, the copy is also the baseline, which never changes.
 	if constant {
 		sharing.Base, sharing.Constant = from, true
 	}

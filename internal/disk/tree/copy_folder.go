@@ -103,10 +103,10 @@ func (f *folderCopy) entry(e Entry) error {
 
 func (f *folderCopy) file(e Entry) error {
 	name := e.Name
-	if folder, err := f.linksFrom(e); err != nil {
+	if folder, file, err := f.linksFrom(e); err != nil {
 		return err
 	} else if folder >= 0 {
-		if done, err := f.shareFrom(folder, name); done || err != nil {
+		if done, err := f.shareFrom(folder, name, file); done || err != nil {
 			return err
 		}
 	}
@@ -127,7 +127,7 @@ func (f *folderCopy) file(e Entry) error {
 		return err
 	} else if same {
 		f.unmarked++
-		if done, err := f.shareFrom(f.baseAt, name); done || err != nil {
+		if done, err := f.shareFrom(f.baseAt, name, identity{}); done || err != nil {
 			return err
 		}
 	}

@@ -20,6 +20,12 @@ type Sharing struct {
 	Marked bool
 	// Constant says that nothing changes the source any more.
 	Constant bool
+	// Paused says that nothing changes the source during the copy. Later, a machine can change it,
+	// and replaces marked files by copies. If Marked is set too, the copy marks the other files of
+	// the source. Exceptions are files that are open for writing, files with several names or
+	// xattr.SeveralNames, and files larger than 16 MiB. The machine's later copy of a larger file
+	// would take too long.
+	Paused bool
 	// Mark says that nothing will change the copy, so that its own files can be marked.
 	Mark bool
 }
@@ -33,8 +39,8 @@ type marking struct {
 	unmarkable, unmarked int
 }
 
-// canLink reports whether a file of the source is marked. In a constant source, it first marks the
-// file. st is the state of the file. If canLink returns false, the file must be copied.
+// canLink reports whether a file of the source is marked. In a constant or paused source, it first
+// marks the file. st is the state of the file. If canLink returns false, the file must be copied.
 func (f *folderCopy) canLink(name string, st *unix.Stat_t) bool {
 	path := fmt.Sprintf("/proc/self/fd/%d/%s", f.from.fd, name)
 	if f.sharing.Constant && st.Nlink == 1 {
@@ -42,8 +48,45 @@ func (f *folderCopy) canLink(name string, st *unix.Stat_t) bool {
 		f.checkMark(err)
 		return err == nil || err == unix.EEXIST
 	}
-	_, err := unix.Lgetxattr(path, xattr.Shared, nil)
-	return err == nil
+	if _, err := unix.Lgetxattr(path, xattr.Shared, nil); err == nil {
+		return true
+	}
+	return f.sharing.Paused && st.Nlink == 1 && st.Size <= maxPausedShare && f.markUnwritten(name)
+}
+
+// maxPausedShare is the maximum size of a file that markUnwritten marks, in bytes. A machine copies
+// a file of this size in some tens of milliseconds.
+const maxPausedShare = 16 << 20
+
+// markUnwritten marks a file of a paused machine. If a process can write to the file, or the file
+// system does not tell, it returns false.
+//
+// A read lease is possible only while the file is not open for writing. Until the lease ends,
+// opening it for writing waits. So a process that opens the file for writing and then finds no mark
+// can rely on that until it closes the file. If this process does not end the lease for long, the
+// kernel does.
+func (f *folderCopy) markUnwritten(name string) bool {
+	fd, st, err := f.from.Open(name)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	if _, err := unix.Fgetxattr(fd, xattr.SeveralNames, nil); err != unix.ENODATA || st.Nlink != 1 {
+		return false
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK); err != nil {
+		return false
+	}
+	defer unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_UNLCK)
+	if err := unix.Fsetxattr(fd, xattr.Shared, xattr.SharedSince(st.Ctim.Unix()), unix.XATTR_CREATE); err != nil {
+		f.checkMark(err)
+		return false
+	}
+	if lease, err := unix.FcntlInt(uintptr(fd), unix.F_GETLEASE, 0); err != nil || lease != unix.F_RDLCK {
+		unix.Fremovexattr(fd, xattr.Shared)
+		return false
+	}
+	return true
 }
 
 // findMark finds out whether all files in the folder of the source are marked.

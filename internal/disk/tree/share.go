@@ -61,39 +61,40 @@ func (b *base) at(folder *copyFolder) int {
 }
 
 // linksFrom returns the open folder with the file that must be linked: the folder of the source or
-// of the base. It returns -1 if the file must be copied.
-func (f *folderCopy) linksFrom(e Entry) (int, error) {
+// of the base. It returns -1 if the file must be copied. If another process can change the folder,
+// linksFrom also returns the identity of the file.
+func (f *folderCopy) linksFrom(e Entry) (folder int, file identity, err error) {
 	if f.base.isSource {
 		if !f.allMarked {
 			f.unmarked++
 		}
-		return f.from.fd, nil
+		return f.from.fd, file, nil
 	}
 	if !f.sharing.Marked || f.noMarks.Load() {
-		return -1, nil
+		return -1, file, nil
 	}
 	if f.allMarked && f.base.top < 0 {
-		return f.from.fd, nil
+		return f.from.fd, file, nil
 	}
 	st, err := f.from.Lstat(e)
 	if err != nil {
-		return -1, err
+		return -1, file, err
 	}
-	folder := f.from.fd
+	folder, file = f.from.fd, identityOf(&st)
 	switch {
 	case !f.root && st.Uid != f.uid: // the process must own the copy
 		f.unmarkable++
-		return -1, nil
+		return -1, file, nil
 	case f.isInBase(e.Name, &st):
 		folder = f.baseAt
 	case !f.canLink(e.Name, &st):
 		f.unmarkable++
-		return -1, nil
+		return -1, file, nil
 	}
-	if f.base.top >= 0 && !f.base.use(identityOf(&st)) { // The file could also be the file of the base at another path.
-		return -1, nil
+	if f.base.top >= 0 && !f.base.use(file) { // The file could also be the file of the base at another path.
+		return -1, file, nil
 	}
-	return folder, nil
+	return folder, file, nil
 }
 
 // isInBase reports whether a file of the source is a link of the file at the same path in the base.
@@ -108,8 +109,9 @@ func (f *folderCopy) isInBase(name string, st *unix.Stat_t) bool {
 }
 
 // shareFrom creates a hard link of a file in the open folder from. If the file system can't make
-// the link, done is false. An example is a file that has too many links.
-func (f *folderCopy) shareFrom(from int, name string) (done bool, err error) {
+// the link, done is false. An example is a file that has too many links. If file is not empty, and
+// another process has replaced that file meanwhile, shareFrom returns an error.
+func (f *folderCopy) shareFrom(from int, name string, file identity) (done bool, err error) {
 	switch err := unix.Linkat(from, name, f.to, name, 0); err {
 	case nil:
 	case unix.EMLINK:
@@ -124,7 +126,7 @@ func (f *folderCopy) shareFrom(from int, name string) (done bool, err error) {
 	if err := unix.Fstatat(f.to, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return true, err
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || file != (identity{}) && file != identityOf(&st) {
 		return true, errChanged
 	}
 	f.stats.Files++

@@ -125,7 +125,7 @@ func TestMachineProcesses(t *testing.T) {
 	folder := t.TempDir()
 	s := startStored(t, d, specOf(t, root), machine.TreeStorage{Folder: folder, Bytes: 1 << 30})
 	s.shell(t, "true")
-	if got := children(); len(got) != 2 || got[HelperName+" machine"] != 1 || got[HelperName+" gofer "+folder+" 1073741824 "+machine.TreeIncomplete+" "+xattr.Shared] != 1 {
+	if got := children(); len(got) != 2 || got[HelperName+" machine"] != 1 || got[HelperName+" gofer "+folder+" 1073741824 "+machine.TreeIncomplete+" "+xattr.Shared+" "+xattr.SeveralNames] != 1 {
 		t.Errorf("its processes: %v", got)
 	}
 	s.Close()

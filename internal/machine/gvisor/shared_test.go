@@ -102,6 +102,9 @@ def linked(path):
 	same(os.stat(path).st_nlink, 1)
 	os.link(path, path + "2")
 	same(os.stat(path).st_nlink, 2); same(os.stat(path + "2").st_ino, os.stat(path).st_ino)
+	same(sorted(os.listxattr(path)), ["user.kept", "user.old"])
+	refused(errno.ENODATA, os.getxattr, path, "user.pyro.several-names")
+	refused(errno.EPERM, os.setxattr, path, "user.pyro.several-names", b"")
 	with open(path + "2", "r+b", 0) as f: f.write(b"L")
 	same(read(fd), b"L123456789\n"); same(open(path, "rb").read(), b"L123456789\n")
 def removed(path):

@@ -41,7 +41,8 @@ var goferCapabilities = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_CHOWN, unix.CAP_D
 // startGofer starts the process that serves a folder to a sentry. The parameter socket is the
 // gofer's end of the connection. The gofer creates the file machine.TreeIncomplete before the
 // sentry creates an entry that only the sentry knows. It copies files with the attribute
-// xattr.Shared before the machine changes them. Like the sentry, the gofer has its own
+// xattr.Shared before the machine changes them. It gives files with several names the attribute
+// xattr.SeveralNames. Like the sentry, the gofer has its own
 // namespaces and only the open files that it needs. Its capabilities have no effect outside these
 // namespaces.
 //   - If pyro is root, the gofer runs as a user that nothing else uses. Its user namespace maps
@@ -62,7 +63,7 @@ func startGofer(h Helper, id string, storage *machine.TreeStorage, socket *os.Fi
 		return nil, err
 	}
 	defer program.Close()
-	cmd := exec.Command(fmt.Sprintf("/proc/self/fd/%d", goferProgramFD), "gofer", folder, strconv.FormatInt(cmp.Or(storage.Bytes, machine.DefaultVolumeBytes), 10), machine.TreeIncomplete, xattr.Shared)
+	cmd := exec.Command(fmt.Sprintf("/proc/self/fd/%d", goferProgramFD), "gofer", folder, strconv.FormatInt(cmp.Or(storage.Bytes, machine.DefaultVolumeBytes), 10), machine.TreeIncomplete, xattr.Shared, xattr.SeveralNames)
 	cmd.Args[0] = HelperName
 	cmd.ExtraFiles = []*os.File{socket, program}
 	cmd.Env = goferEnv

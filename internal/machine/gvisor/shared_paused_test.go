@@ -1,0 +1,75 @@
+//go:build machine
+
+package gvisor
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/disk/tree"
+	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
+	"github.com/pyro-mcp/pyro/internal/program"
+	"github.com/pyro-mcp/pyro/internal/xattr"
+)
+
+// TestFilesOfPausedMachineAreShared copies the volume of a paused machine, and then changes its
+// files in all ways. The copy must never change, and the machine must notice nothing. The copy must
+// share all files, except one that a program has open for writing, and one that had two names.
+func TestFilesOfPausedMachineAreShared(t *testing.T) {
+	names := changeWays()
+	all := append(names, "written-later", "two-names")
+	dst, volume := shareAll(t, all)
+	if err := os.RemoveAll(dst); err != nil {
+		t.Fatal(err)
+	}
+	s := startStored(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t)), machine.TreeStorage{Folder: volume})
+	for _, name := range all {
+		if err := unix.Removexattr(s.host(name), xattr.Shared); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.shell(t, "cat >/tmp/changes.py <<'E'\n"+changers+"\nE\n")
+	s.shell(t, "cd "+workspace+" && ln two-names other && exec 3<other && rm other && stat two-names")
+	look := "cd " + workspace + " && stat -c '%n %i %h %z' *" // the gofer knows all files
+	seen := s.shell(t, look)
+	go s.agent.Exec(t.Context(), program.Command{Argv: []string{"sh", "-c", "exec 3>>" + workspace + "/written-later; touch /tmp/open; sleep 600"}}, program.Attach{})
+	s.shell(t, "until [ -e /tmp/open ]; do sleep 0.01; done")
+
+	if err := s.Machine.(machine.Pauser).Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tree.CopySharing(t.Context(), dst, s.files, tree.Sharing{Marked: true, Mark: true, Paused: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Machine.(machine.Pauser).Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range all {
+		var original, copied unix.Stat_t
+		if err := unix.Lstat(s.host(name), &original); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Lstat(filepath.Join(dst, name), &copied); err != nil {
+			t.Fatal(err)
+		}
+		if shared := original.Ino == copied.Ino; shared != slices.Contains(names, name) || shared != isShared(s.host(name)) {
+			t.Errorf("%s is shared: %t", name, shared)
+		}
+	}
+	before := describeAll(t, dst)
+	if got := s.shell(t, look); got != seen {
+		t.Errorf("the machine saw\n%s\nand now sees\n%s", seen, got)
+	}
+	if got := s.shell(t, "cd "+workspace+" && python3 /tmp/changes.py "+strings.Join(names, " ")); got != "" {
+		t.Errorf("inside:\n%s", got)
+	}
+	if after := describeAll(t, dst); !slices.Equal(before, after) {
+		t.Errorf("shared files changed:\n%s\nwere:\n%s", strings.Join(after, "\n"), strings.Join(before, "\n"))
+	}
+}
