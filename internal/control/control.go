@@ -9,6 +9,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -39,6 +40,9 @@ type Options struct {
 	Hosts []Host // at least one
 	Log   *slog.Logger
 	Clock func() time.Time
+	// HashMemory is the memory that the hash of a password needs, in KiB. 0 means 64 MiB. Tests use
+	// less, because the race detector multiplies it.
+	HashMemory uint32
 }
 
 // Control is a control plane. It is safe for concurrent use.
@@ -47,6 +51,8 @@ type Control struct {
 	log   *slog.Logger
 	clock func() time.Time
 	hosts map[string]Host // by ID
+
+	hashMemory uint32 // KiB
 
 	mu        sync.Mutex
 	locks     map[string]*sandboxLock // locks of the sandboxes with an operation in progress
@@ -63,6 +69,7 @@ func New(ctx context.Context, o Options) (*Control, error) {
 	if c.clock == nil {
 		c.clock = time.Now
 	}
+	c.hashMemory = cmp.Or(o.HashMemory, hashMemory)
 	for _, h := range o.Hosts {
 		known, err := c.store.SeeHost(ctx, h.Key, h.Name, c.clock())
 		if err != nil {

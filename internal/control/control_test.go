@@ -56,7 +56,7 @@ func (w *world) check(err error) {
 // restart replaces the control plane by a new one, as a restart of the process does.
 func (w *world) restart() {
 	w.t.Helper()
-	c, err := New(w.t.Context(), Options{Store: w.store, Hosts: []Host{{"key", "here", w.host}}, Log: slog.New(slog.DiscardHandler)})
+	c, err := New(w.t.Context(), Options{Store: w.store, Hosts: []Host{{"key", "here", w.host}}, Log: slog.New(slog.DiscardHandler), HashMemory: 64})
 	w.check(err)
 	w.Control = c
 }
@@ -361,6 +361,10 @@ func TestKeyOfFailedRequest(t *testing.T) {
 // TestReconcileDuringOperations runs operations and Reconcile concurrently. No sandbox may be lost
 // or created twice.
 func TestReconcileDuringOperations(t *testing.T) {
+	rounds := 10
+	if testing.Short() {
+		rounds = 4
+	}
 	each(t, func(t *testing.T, w *world) {
 		ctx := context.WithoutCancel(t.Context())
 		stop := make(chan struct{})
@@ -380,7 +384,7 @@ func TestReconcileDuringOperations(t *testing.T) {
 		})
 		for i := range 8 {
 			all.Go(func() {
-				for range 10 {
+				for range rounds {
 					b, err := w.CreateSandbox(ctx, w.by, Create{Template: "minimal", VCPUs: 1, MemoryMB: 512, DiskMB: 1024})
 					if err != nil {
 						t.Error(err)

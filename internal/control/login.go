@@ -200,7 +200,7 @@ func (c *Control) Login(ctx context.Context, email string, password secret.Value
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return Session{}, err
 	}
-	if !checkPassword(password, u.Password) || u.Disabled {
+	if !c.checkPassword(password, u.Password) || u.Disabled {
 		return Session{}, unauthenticated("the email or the password is wrong")
 	}
 	return c.begin(ctx, u.ID, address)

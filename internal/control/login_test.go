@@ -15,26 +15,27 @@ import (
 )
 
 func TestPasswords(t *testing.T) {
-	hash, err := hashPassword(secret.New("correct horse"))
+	c := &Control{hashMemory: hashMemory}
+	hash, err := c.hashPassword(secret.New("correct horse"))
 	if err != nil || !strings.HasPrefix(hash.Reveal(), "$argon2id$v=19$m=65536,t=3,p=4$") {
 		t.Fatalf("%q, %v", hash.Reveal(), err)
 	}
-	other, err := hashPassword(secret.New("correct horse"))
+	other, err := c.hashPassword(secret.New("correct horse"))
 	if err != nil || other.Reveal() == hash.Reveal() {
 		t.Errorf("two hashes of a password are equal (%v)", err)
 	}
 	for password, want := range map[string]bool{"correct horse": true, "Correct horse": false, "": false, strings.Repeat("x", MaxPassword+1): false} {
-		if got := checkPassword(secret.New(password), hash); got != want {
+		if got := c.checkPassword(secret.New(password), hash); got != want {
 			t.Errorf("%.20q: got %v, want %v", password, got, want)
 		}
 	}
 	for _, damaged := range []string{"", "hash", "$argon2id$v=19$m=65536,t=3,p=4$", "$argon2id$v=19$m=99999999,t=3,p=4$YWJj$YWJjZGVmZ2hpamtsbW5vcA", hash.Reveal()[:40]} {
-		if checkPassword(secret.New("correct horse"), secret.New(damaged)) {
+		if c.checkPassword(secret.New("correct horse"), secret.New(damaged)) {
 			t.Errorf("the hash %q was accepted", damaged)
 		}
 	}
 	for _, bad := range []string{"", "1234567", strings.Repeat("x", MaxPassword+1)} {
-		if _, err := hashPassword(secret.New(bad)); fault.KindOf(err) != fault.Invalid {
+		if _, err := c.hashPassword(secret.New(bad)); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("a password of %d bytes: %v", len(bad), err)
 		}
 	}
@@ -92,7 +93,7 @@ func TestLogin(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx, now := t.Context(), time.Now()
 		w.Control.clock = func() time.Time { return now }
-		hash, err := hashPassword(secret.New("correct horse"))
+		hash, err := w.hashPassword(secret.New("correct horse"))
 		w.check(err)
 		w.check(w.store.SetPassword(ctx, w.by.ID, hash))
 		v, err := w.Login(ctx, "A@Example.com", secret.New("correct horse"), "")
@@ -153,7 +154,7 @@ func TestLoginLink(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		hash, err := hashPassword(secret.New("correct horse"))
+		hash, err := w.hashPassword(secret.New("correct horse"))
 		w.check(err)
 		w.check(w.store.SetPassword(ctx, u.ID, hash))
 		if _, ok, err := w.OwnerLink(ctx); ok || err != nil {

@@ -16,7 +16,7 @@ import (
 // Parameters of new password hashes, as RFC 9106 recommends them for hosts with little memory.
 const (
 	hashTime    = 3
-	hashMemory  = 64 << 10 // KiB
+	hashMemory  = 64 << 10 // KiB, if Options.HashMemory is 0
 	hashThreads = 4
 	hashSize    = 32 // bytes
 	saltSize    = 16
@@ -33,7 +33,7 @@ var hashing = make(chan struct{}, 2)
 
 // hashPassword returns the argon2id hash of a password in PHC form. Invalid: it is too short or too
 // long.
-func hashPassword(password secret.Value) (secret.Value, error) {
+func (c *Control) hashPassword(password secret.Value) (secret.Value, error) {
 	text := password.Reveal()
 	if len(text) < MinPassword || len(text) > MaxPassword {
 		return secret.Value{}, fault.Newf(fault.Invalid, "a password has %d to %d bytes", MinPassword, MaxPassword)
@@ -42,21 +42,21 @@ func hashPassword(password secret.Value) (secret.Value, error) {
 	rand.Read(salt[:])
 	hashing <- struct{}{}
 	defer func() { <-hashing }()
-	sum := argon2.IDKey([]byte(text), salt[:], hashTime, hashMemory, hashThreads, hashSize)
+	sum := argon2.IDKey([]byte(text), salt[:], hashTime, c.hashMemory, hashThreads, hashSize)
 	encode := base64.RawStdEncoding.EncodeToString
-	return secret.New(fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, hashMemory, hashTime, hashThreads, encode(salt[:]), encode(sum))), nil
+	return secret.New(fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, c.hashMemory, hashTime, hashThreads, encode(salt[:]), encode(sum))), nil
 }
 
 // checkPassword reports whether a password matches a hash. An empty hash takes equally long, so
 // that the time does not reveal which users exist.
-func checkPassword(password, hash secret.Value) bool {
+func (c *Control) checkPassword(password, hash secret.Value) bool {
 	text := password.Reveal()
 	if len(text) > MaxPassword {
 		return false
 	}
 	version, memory, time, threads, salt, sum, ok := parseHash(hash.Reveal())
 	if !ok {
-		version, memory, time, threads, salt, sum = argon2.Version, hashMemory, hashTime, hashThreads, make([]byte, saltSize), make([]byte, hashSize)
+		version, memory, time, threads, salt, sum = argon2.Version, c.hashMemory, hashTime, hashThreads, make([]byte, saltSize), make([]byte, hashSize)
 	}
 	hashing <- struct{}{}
 	defer func() { <-hashing }()

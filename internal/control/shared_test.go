@@ -15,7 +15,7 @@ import (
 func TestSharedDatabase(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		options := Options{Store: w.store, Hosts: []Host{{"other key", "here", hosttest.New()}}, Log: slog.New(slog.DiscardHandler)}
+		options := Options{Store: w.store, Hosts: []Host{{"other key", "here", hosttest.New()}}, Log: slog.New(slog.DiscardHandler), HashMemory: 64}
 		_, err := New(ctx, options)
 		w.wants("another host with this name", err, fault.Exists)
 		options.Hosts[0].Name = "there"

@@ -91,7 +91,7 @@ func TestLoginLinksOfMembers(t *testing.T) {
 		w.wants("a user of another team", err, fault.Permission)
 		_, err = w.NewLoginLink(ctx, admin, w.by.ID)
 		w.wants("an owner", err, fault.Permission)
-		hash, err := hashPassword(secret.New("correct horse"))
+		hash, err := w.hashPassword(secret.New("correct horse"))
 		w.check(err)
 		w.check(w.store.SetPassword(ctx, fresh.UserID, hash))
 		_, err = w.NewLoginLink(ctx, admin, fresh.UserID)

@@ -25,10 +25,10 @@ func (c *Control) ChangePassword(ctx context.Context, by Actor, present, next se
 	if err != nil {
 		return err
 	}
-	if u.Password.Reveal() != "" && !checkPassword(present, u.Password) {
+	if u.Password.Reveal() != "" && !c.checkPassword(present, u.Password) {
 		return fault.Newf(fault.Permission, "%w", ErrWrongPassword)
 	}
-	hash, err := hashPassword(next)
+	hash, err := c.hashPassword(next)
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func newWorldOn(t testing.TB, database string) *world {
 	w := &world{t: t, host: hosttest.New(), keys: map[string]string{}, tokens: map[string]string{}}
 	w.store = storetest.Open(t, database)
 	log := slog.New(slog.DiscardHandler)
-	c, err := control.New(t.Context(), control.Options{Store: w.store, Hosts: []control.Host{{Key: "key", Name: "here", Client: w.host}}, Log: log})
+	c, err := control.New(t.Context(), control.Options{Store: w.store, Hosts: []control.Host{{Key: "key", Name: "here", Client: w.host}}, Log: log, HashMemory: 64})
 	w.check(err)
 	w.control = c
 	for _, name := range []string{"own", "foreign"} {

@@ -10,8 +10,13 @@ import (
 )
 
 // TestCloseRunsTraps closes sessions while a script runs, and checks that the slow EXIT trap of the
-// script finishes. Each case runs several times, because a trap might be lost only in a rare race.
+// script finishes. Without -short, each case runs several times, because a trap might be lost only
+// in a rare race.
 func TestCloseRunsTraps(t *testing.T) {
+	rounds := 4
+	if testing.Short() {
+		rounds = 1
+	}
 	const script = `trap 'sleep 0.3; echo cleaned >"$0.cleaned"' EXIT; echo "rea""dy"; while :; do sleep 0.05; done`
 	const interactive = `PS1='> ' exec bash --norc --noediting`
 	for _, c := range []struct {
@@ -29,7 +34,7 @@ func TestCloseRunsTraps(t *testing.T) {
 	} {
 		for _, backend := range []session.Backend{session.Subprocess, session.Tmux} {
 			t.Run(c.name+" in "+string(backend), func(t *testing.T) {
-				for range 4 {
+				for range rounds {
 					m := tmuxManager(t)
 					s := inTmux(c.command)
 					file := filepath.Join(t.TempDir(), "script")
