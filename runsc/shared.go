@@ -38,6 +38,7 @@ type sharing struct {
 	mu     sync.Mutex
 	last   int             // number of the last copy
 	staged map[uint64]bool // inodes of unfinished copies
+	kept   map[uint64]bool // inodes of files that stay open for writing
 }
 
 // stagedPrefix begins the names of unfinished copies. They are in the root of the volume, so that
@@ -70,7 +71,7 @@ func newSharing(mark, several string) (*sharing, error) {
 		}
 	}
 	flushes := fs.Type != ext4Magic && fs.Type != btrfsMagic && fs.Type != tmpfsMagic
-	return &sharing{mark: mark, several: several, flushes: flushes, staged: map[uint64]bool{}}, nil
+	return &sharing{mark: mark, several: several, flushes: flushes, staged: map[uint64]bool{}, kept: map[uint64]bool{}}, nil
 }
 
 // isOwn reports whether an extended attribute belongs to the gofer.
@@ -136,7 +137,7 @@ func (s *sharing) own(c *lisafs.Connection, id lisafs.FDID, keep bool) (release 
 func (s *sharing) hold(fd int) (original, held int, err error) {
 	marked, _, err := s.marked(fd)
 	if err == nil && !marked {
-		if held, err = unix.Openat(int(procSelfFD.FD()), strconv.Itoa(fd), unix.O_WRONLY|unix.O_CLOEXEC, 0); err != nil {
+		if held, err = writable(fd); err != nil {
 			return -1, -1, err
 		}
 		if marked, _, err = s.marked(fd); err == nil && !marked {
@@ -148,6 +149,11 @@ func (s *sharing) hold(fd int) (original, held int, err error) {
 		original, err = unix.Dup(fd)
 	}
 	return original, -1, err
+}
+
+// writable opens the file of a descriptor for writing.
+func writable(fd int) (int, error) {
+	return unix.Openat(int(procSelfFD.FD()), strconv.Itoa(fd), unix.O_WRONLY|unix.O_CLOEXEC, 0)
 }
 
 // exchange replaces a marked file by a copy, and closes the descriptor original of the file.

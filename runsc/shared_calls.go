@@ -91,14 +91,12 @@ func (s *sharing) linkAt(c *lisafs.Connection, comm lisafs.Communicator, asked u
 	var r lisafs.LinkAtReq
 	answered, err := once(c, comm, asked, &r, func() (release func(), err error) {
 		if release, err = s.own(c, r.Target, true); err == nil {
-			if _, _, err = s.markOf(c, r.Target); err != nil {
-				release()
-			}
+			onFile(c, r.Target, s.record)
 		}
 		return release, err
 	}, answer)
 	if err == nil {
-		err = s.hide(comm.PayloadBuf(answered)[inode:], unmarked)
+		s.hide(comm.PayloadBuf(answered)[inode:], unmarked)
 	}
 	return answered, err
 }
@@ -132,12 +130,19 @@ func (s *sharing) getXattr(c *lisafs.Connection, comm lisafs.Communicator, asked
 }
 
 func (s *sharing) listXattr(c *lisafs.Connection, comm lisafs.Communicator, asked uint32, answer lisafs.RPCHandler) (uint32, error) {
-	answered, err := answer(c, comm, asked)
+	var all lisafs.FListXattrReq
+	p := &private{comm, slices.Clone(comm.PayloadBuf(asked))}
+	if _, ok := all.CheckedUnmarshal(p.payload); !ok {
+		return 0, unix.EIO
+	}
+	all.Size = 0 // The sentry's size has no space for the hidden names. The sentry checks the size of the answer.
+	all.MarshalBytes(p.payload)
+	answered, err := answer(c, p, asked)
 	if err != nil {
 		return answered, err
 	}
 	var r lisafs.FListXattrResp
-	if _, ok := r.CheckedUnmarshal(slices.Clone(comm.PayloadBuf(answered))); !ok {
+	if _, ok := r.CheckedUnmarshal(slices.Clone(p.payload[:answered])); !ok {
 		return 0, unix.EIO
 	}
 	r.Xattrs = slices.DeleteFunc(r.Xattrs, s.isOwn)

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/binary"
+	"fmt"
+	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -16,22 +18,17 @@ func linked(stat *lisafs.Statx) bool {
 
 // hide changes the description of a file so that it does not show the sharing. The function mark
 // returns the results of recorded. It is only called if the file has several names.
-func (s *sharing) hide(b []byte, mark func() (marked bool, since []byte, err error)) error {
+func (s *sharing) hide(b []byte, mark func() (marked bool, since []byte)) {
 	var stat lisafs.Statx
 	stat.UnmarshalUnsafe(b)
 	stat.Ino = s.numbers.of(stat.Ino)
 	if linked(&stat) {
-		marked, since, err := mark()
-		if err != nil {
-			return err
-		}
-		if marked {
+		if marked, since := mark(); marked {
 			stat.Nlink = 1
 			setCtime(&stat, since)
 		}
 	}
 	stat.MarshalUnsafe(b)
-	return nil
 }
 
 // ctimeSize is the size of the mark of a file that the machine used before: its change time at that
@@ -49,48 +46,65 @@ func setCtime(stat *lisafs.Statx, since []byte) {
 }
 
 // unmarked is the mark of a file that has just been created.
-func unmarked() (marked bool, since []byte, err error) { return false, nil, nil }
+func unmarked() (marked bool, since []byte) { return false, nil }
 
-// recorded returns the mark of a file with several names. If it is not marked, the names are in
-// this volume, and recorded gives it the other attribute.
-func (s *sharing) recorded(fd int) (marked bool, since []byte, err error) {
-	marked, since, err = s.marked(fd)
-	if err == nil && !marked {
-		err = s.record(fd)
+// recorded returns the mark of a file. If an unmarked file has several names, all of them are in
+// this volume, and recorded calls record.
+func (s *sharing) recorded(fd int) (marked bool, since []byte) {
+	marked, since, err := s.marked(fd)
+	var stat unix.Stat_t
+	if err == nil && !marked && fstat(fd, &stat) == nil && stat.Nlink > 1 {
+		s.record(fd)
 	}
-	return marked, since, err
+	return marked, since
 }
 
-// record gives a file the attribute of files with several names in this volume.
-func (s *sharing) record(fd int) error {
-	switch err := unix.Fsetxattr(fd, s.several, nil, unix.XATTR_CREATE); err {
-	case unix.EEXIST, unix.EOPNOTSUPP, unix.EROFS: // in the last two cases, pyro can't mark the file either
-		return nil
-	default:
-		return err
+// record gives a file the attribute of files with several names in this volume. If there is no
+// space for the attribute, the gofer keeps the file open for writing instead, until it exits. In
+// both cases, pyro does not mark the file.
+func (s *sharing) record(fd int) {
+	switch unix.Fsetxattr(fd, s.several, nil, unix.XATTR_CREATE) {
+	case nil, unix.EEXIST, unix.EOPNOTSUPP, unix.EROFS: // in the last two cases, pyro can't mark the file either
+		return
+	}
+	var stat unix.Stat_t
+	if fstat(fd, &stat) != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kept[stat.Ino] {
+		return
+	}
+	if _, err := writable(fd); err == nil {
+		s.kept[stat.Ino] = true
+	}
+}
+
+// onFile calls fn with the host's descriptor of a control descriptor or of an open file. If there
+// is none with this ID, it does nothing.
+func onFile(c *lisafs.Connection, id lisafs.FDID, fn func(fd int)) {
+	descriptors.RLock()
+	defer descriptors.RUnlock()
+	if open, err := lookupOpenFD(c, id); err == nil {
+		defer open.DecRef(nil)
+		safelyRead(open.ControlFD().FD(), func() error {
+			fn(*openHostFD(open))
+			return nil
+		})
+	} else if control, err := lookupControlFD(c, id); err == nil {
+		defer control.DecRef(nil)
+		safelyRead(control, func() error {
+			fn(*hostFD(control))
+			return nil
+		})
 	}
 }
 
 // markOf calls recorded for the file of a control descriptor or an open file.
-func (s *sharing) markOf(c *lisafs.Connection, id lisafs.FDID) (marked bool, since []byte, err error) {
-	if open, err := lookupOpenFD(c, id); err == nil {
-		defer open.DecRef(nil)
-		err := safelyRead(open.ControlFD().FD(), func() (err error) {
-			marked, since, err = s.recorded(*openHostFD(open))
-			return err
-		})
-		return marked, since, err
-	}
-	control, err := lookupControlFD(c, id)
-	if err != nil {
-		return false, nil, err
-	}
-	defer control.DecRef(nil)
-	err = safelyRead(control, func() (err error) {
-		marked, since, err = s.recorded(*hostFD(control))
-		return err
-	})
-	return marked, since, err
+func (s *sharing) markOf(c *lisafs.Connection, id lisafs.FDID) (marked bool, since []byte) {
+	onFile(c, id, func(fd int) { marked, since = s.recorded(fd) })
+	return marked, since
 }
 
 func (s *sharing) stat(c *lisafs.Connection, comm lisafs.Communicator, asked uint32, answer lisafs.RPCHandler) (uint32, error) {
@@ -100,7 +114,7 @@ func (s *sharing) stat(c *lisafs.Connection, comm lisafs.Communicator, asked uin
 	}
 	answered, err := answer(c, comm, asked)
 	if err == nil {
-		err = s.hide(comm.PayloadBuf(answered), func() (bool, []byte, error) { return s.markOf(c, r.FD) })
+		s.hide(comm.PayloadBuf(answered), func() (bool, []byte) { return s.markOf(c, r.FD) })
 	}
 	return answered, err
 }
@@ -119,24 +133,40 @@ func (s *sharing) walk(c *lisafs.Connection, comm lisafs.Communicator, asked uin
 	for b := comm.PayloadBuf(answered)[status.SizeBytes()+count.SizeBytes():]; len(b) >= size; b = b[size:] {
 		var id lisafs.FDID
 		id.UnmarshalUnsafe(b)
-		if err := s.hide(b[inode:], func() (bool, []byte, error) { return s.markOf(c, id) }); err != nil {
-			return 0, err
-		}
+		s.hide(b[inode:], func() (bool, []byte) { return s.markOf(c, id) })
 	}
 	return answered, nil
 }
 
-// create is for calls that create a file. Their answers begin with its description.
+// create is for calls that create a file. Their answers begin with its descriptor and its
+// description.
+//
+// The gofer creates a file before it opens the file for writing, or sets its owner. If the sentry
+// creates a file while the machine is paused, pyro can mark the file in between. Then the sentry
+// must not get the descriptors. A sentry that keeps the pause does not do that, so the gofer exits.
 func (s *sharing) create(c *lisafs.Connection, comm lisafs.Communicator, asked uint32, answer lisafs.RPCHandler) (uint32, error) {
 	answered, err := answer(c, comm, asked)
 	if err == nil {
 		b := comm.PayloadBuf(answered)[inode:]
 		var stat lisafs.Statx
 		stat.UnmarshalUnsafe(b)
+		if stat.Mode&unix.S_IFMT == unix.S_IFREG {
+			var id lisafs.FDID
+			id.UnmarshalUnsafe(comm.PayloadBuf(answered))
+			onFile(c, id, s.mustBeUnmarked)
+		}
 		s.numbers.created(stat.Ino)
-		err = s.hide(b, unmarked)
+		s.hide(b, unmarked)
 	}
 	return answered, err
+}
+
+// mustBeUnmarked ends the gofer, and so the machine, if a file is marked.
+func (s *sharing) mustBeUnmarked(fd int) {
+	if marked, _, err := s.marked(fd); marked || err != nil {
+		fmt.Fprintln(os.Stderr, "the sentry created a file while the machine was paused")
+		os.Exit(1)
+	}
 }
 
 func (s *sharing) walkStat(c *lisafs.Connection, comm lisafs.Communicator, asked uint32, answer lisafs.RPCHandler) (uint32, error) {
@@ -151,9 +181,7 @@ func (s *sharing) walkStat(c *lisafs.Connection, comm lisafs.Communicator, asked
 	b := comm.PayloadBuf(answered)[(*primitive.Uint16)(nil).SizeBytes():]
 	for i := 1; len(b) >= lisafs.SizeOfStatx; i++ {
 		path := r.Path[:min(i, len(r.Path))]
-		if err := s.hide(b, func() (bool, []byte, error) { return s.markAt(c, r.DirFD, path) }); err != nil {
-			return 0, err
-		}
+		s.hide(b, func() (bool, []byte) { return s.markAt(c, r.DirFD, path) })
 		b = b[lisafs.SizeOfStatx:]
 	}
 	return answered, nil
@@ -161,7 +189,7 @@ func (s *sharing) walkStat(c *lisafs.Connection, comm lisafs.Communicator, asked
 
 // markAt calls recorded for the file at a path. The path begins at a folder, or at the file itself
 // if its first name is empty.
-func (s *sharing) markAt(c *lisafs.Connection, start lisafs.FDID, path []string) (marked bool, since []byte, err error) {
+func (s *sharing) markAt(c *lisafs.Connection, start lisafs.FDID, path []string) (marked bool, since []byte) {
 	if len(path) > 0 && path[0] == "" {
 		path = path[1:]
 	}
@@ -170,12 +198,12 @@ func (s *sharing) markAt(c *lisafs.Connection, start lisafs.FDID, path []string)
 	}
 	fd, err := lookupControlFD(c, start)
 	if err != nil {
-		return false, nil, err
+		return false, nil
 	}
 	defer fd.DecRef(nil)
 	descriptors.RLock()
 	defer descriptors.RUnlock()
-	err = safelyRead(fd, func() error {
+	safelyRead(fd, func() error {
 		at, err := unix.Dup(*hostFD(fd))
 		for i, name := range path {
 			if err != nil {
@@ -193,10 +221,10 @@ func (s *sharing) markAt(c *lisafs.Connection, start lisafs.FDID, path []string)
 			return err
 		}
 		defer unix.Close(at)
-		marked, since, err = s.recorded(at)
-		return err
+		marked, since = s.recorded(at)
+		return nil
 	})
-	return marked, since, err
+	return marked, since
 }
 
 func (s *sharing) getdents(c *lisafs.Connection, comm lisafs.Communicator, asked uint32, answer lisafs.RPCHandler) (uint32, error) {

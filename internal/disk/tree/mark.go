@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"cmp"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -41,17 +42,20 @@ type marking struct {
 
 // canLink reports whether a file of the source is marked. In a constant or paused source, it first
 // marks the file. st is the state of the file. If canLink returns false, the file must be copied.
-func (f *folderCopy) canLink(name string, st *unix.Stat_t) bool {
+func (f *folderCopy) canLink(name string, st *unix.Stat_t) (bool, error) {
 	path := fmt.Sprintf("/proc/self/fd/%d/%s", f.from.fd, name)
 	if f.sharing.Constant && st.Nlink == 1 {
 		err := unix.Lsetxattr(path, xattr.Shared, nil, unix.XATTR_CREATE)
 		f.checkMark(err)
-		return err == nil || err == unix.EEXIST
+		return err == nil || err == unix.EEXIST, nil
 	}
 	if _, err := unix.Lgetxattr(path, xattr.Shared, nil); err == nil {
-		return true
+		return true, nil
 	}
-	return f.sharing.Paused && st.Nlink == 1 && st.Size <= maxPausedShare && f.markUnwritten(name)
+	if f.sharing.Paused && st.Nlink == 1 && st.Size <= maxPausedShare {
+		return f.markUnwritten(name)
+	}
+	return false, nil
 }
 
 // maxPausedShare is the maximum size of a file that markUnwritten marks, in bytes. A machine copies
@@ -63,30 +67,34 @@ const maxPausedShare = 16 << 20
 //
 // A read lease is possible only while the file is not open for writing. Until the lease ends,
 // opening it for writing waits. So a process that opens the file for writing and then finds no mark
-// can rely on that until it closes the file. If this process does not end the lease for long, the
-// kernel does.
-func (f *folderCopy) markUnwritten(name string) bool {
-	fd, st, err := f.from.Open(name)
+// can rely on that until it closes the file. The kernel ends a lease after some time, even if the
+// copy does not. F_GETLEASE shows this, and also a process that waits. In both cases the machine is
+// not paused.
+func (f *folderCopy) markUnwritten(name string) (bool, error) {
+	fd, _, err := f.from.Open(name)
 	if err != nil {
-		return false
+		return false, nil
 	}
 	defer unix.Close(fd)
-	if _, err := unix.Fgetxattr(fd, xattr.SeveralNames, nil); err != unix.ENODATA || st.Nlink != 1 {
-		return false
-	}
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK); err != nil {
-		return false
+		return false, nil
 	}
 	defer unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_UNLCK)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Nlink != 1 {
+		return false, err
+	}
+	if _, err := unix.Fgetxattr(fd, xattr.SeveralNames, nil); err != unix.ENODATA {
+		return false, nil
+	}
 	if err := unix.Fsetxattr(fd, xattr.Shared, xattr.SharedSince(st.Ctim.Unix()), unix.XATTR_CREATE); err != nil {
 		f.checkMark(err)
-		return false
+		return false, nil
 	}
 	if lease, err := unix.FcntlInt(uintptr(fd), unix.F_GETLEASE, 0); err != nil || lease != unix.F_RDLCK {
-		unix.Fremovexattr(fd, xattr.Shared)
-		return false
+		return false, cmp.Or(unix.Fremovexattr(fd, xattr.Shared), errChanged)
 	}
-	return true
+	return true, nil
 }
 
 // findMark finds out whether all files in the folder of the source are marked.

@@ -3,6 +3,7 @@ package tree
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -73,8 +74,9 @@ func TestCopyOfPausedFolder(t *testing.T) {
 	same(t, marks(describe(t, dst)), marks(want))
 }
 
-// TestWritersOfPausedFolder copies a folder whose machine ignores the pause. Its writers replace
-// marked files by copies, as the gofer does. No copy must ever change.
+// TestWritersOfPausedFolder copies a folder whose machine ignores the pause. Its writers make files
+// anew, exchange them, and replace marked files by copies, as the gofer does. No copy must ever
+// change.
 func TestWritersOfPausedFolder(t *testing.T) {
 	const files = 20
 	top := t.TempDir()
@@ -95,7 +97,17 @@ func TestWritersOfPausedFolder(t *testing.T) {
 				default:
 				}
 				name := filepath.Join(src, fmt.Sprint(random.IntN(files/2)*2+w)) // each writer has its own files
-				if err := writeUnlessMarked(name, fmt.Sprintf("%d %d", w, n)); err != nil {
+				var err error
+				switch text := fmt.Sprintf("%d %d", w, n); random.IntN(3) {
+				case 0:
+					err = remake(name, text)
+				case 1:
+					other := filepath.Join(src, fmt.Sprint(random.IntN(files/2)*2+w))
+					err = unix.Renameat2(unix.AT_FDCWD, name, unix.AT_FDCWD, other, unix.RENAME_EXCHANGE)
+				default:
+					err = writeUnlessMarked(name, text)
+				}
+				if err != nil {
 					t.Error(err)
 					return
 				}
@@ -113,6 +125,9 @@ func TestWritersOfPausedFolder(t *testing.T) {
 		for i := range files {
 			name := filepath.Join(dst, fmt.Sprint(i))
 			b, err := os.ReadFile(name)
+			if errors.Is(err, fs.ErrNotExist) { // a writer was just making it anew
+				continue
+			}
 			check(t, err)
 			contents[name] = string(b)
 		}
@@ -130,6 +145,27 @@ func TestWritersOfPausedFolder(t *testing.T) {
 	}
 }
 
+// remake replaces a file by a new one, in the same steps as the gofer. If the new file is marked,
+// the gofer would exit.
+func remake(name, text string) error {
+	if err := os.Remove(name); err != nil {
+		return err
+	}
+	created, err := os.OpenFile(name, os.O_RDONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	defer created.Close()
+	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", created.Fd()), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	if isMarked(int(f.Fd())) {
+		return f.Close()
+	}
+	return writeOften(f, text)
+}
+
 // writeUnlessMarked changes a file. If it is marked, it first replaces it by a copy.
 func writeUnlessMarked(name, text string) error {
 	f, err := os.OpenFile(name, os.O_WRONLY, 0)
@@ -143,6 +179,11 @@ func writeUnlessMarked(name, text string) error {
 		}
 		return os.Rename(name+".new", name)
 	}
+	return writeOften(f, text)
+}
+
+// writeOften changes a file several times, and closes it.
+func writeOften(f *os.File, text string) (err error) {
 	for range 20 {
 		text += "."
 		if _, err = f.WriteAt([]byte(text), 0); err != nil {

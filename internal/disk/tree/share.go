@@ -2,6 +2,7 @@ package tree
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -62,7 +63,7 @@ func (b *base) at(folder *copyFolder) int {
 
 // linksFrom returns the open folder with the file that must be linked: the folder of the source or
 // of the base. It returns -1 if the file must be copied. If another process can change the folder,
-// linksFrom also returns the identity of the file.
+// it also returns the identity of the file, and the file must have a mark.
 func (f *folderCopy) linksFrom(e Entry) (folder int, file identity, err error) {
 	if f.base.isSource {
 		if !f.allMarked {
@@ -80,18 +81,27 @@ func (f *folderCopy) linksFrom(e Entry) (folder int, file identity, err error) {
 	if err != nil {
 		return -1, file, err
 	}
-	folder, file = f.from.fd, identityOf(&st)
+	folder, found := f.from.fd, identityOf(&st)
 	switch {
 	case !f.root && st.Uid != f.uid: // the process must own the copy
 		f.unmarkable++
 		return -1, file, nil
 	case f.isInBase(e.Name, &st):
 		folder = f.baseAt
-	case !f.canLink(e.Name, &st):
-		f.unmarkable++
-		return -1, file, nil
+	default:
+		can, err := f.canLink(e.Name, &st)
+		if err != nil {
+			return -1, file, err
+		}
+		if !can {
+			f.unmarkable++
+			return -1, file, nil
+		}
+		if !f.sharing.Constant {
+			file = found
+		}
 	}
-	if f.base.top >= 0 && !f.base.use(file) { // The file could also be the file of the base at another path.
+	if f.base.top >= 0 && !f.base.use(found) { // The file could also be the file of the base at another path.
 		return -1, file, nil
 	}
 	return folder, file, nil
@@ -110,7 +120,7 @@ func (f *folderCopy) isInBase(name string, st *unix.Stat_t) bool {
 
 // shareFrom creates a hard link of a file in the open folder from. If the file system can't make
 // the link, done is false. An example is a file that has too many links. If file is not empty, and
-// another process has replaced that file meanwhile, shareFrom returns an error.
+// another process has replaced it by another or an unmarked file, shareFrom returns an error.
 func (f *folderCopy) shareFrom(from int, name string, file identity) (done bool, err error) {
 	switch err := unix.Linkat(from, name, f.to, name, 0); err {
 	case nil:
@@ -126,8 +136,15 @@ func (f *folderCopy) shareFrom(from int, name string, file identity) (done bool,
 	if err := unix.Fstatat(f.to, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return true, err
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || file != (identity{}) && file != identityOf(&st) {
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return true, errChanged
+	}
+	if file != (identity{}) {
+		// The new name is out of reach of the machine. So the file cannot be exchanged any more.
+		_, err := unix.Lgetxattr(fmt.Sprintf("/proc/self/fd/%d/%s", f.to, name), xattr.Shared, nil)
+		if err != nil || file != identityOf(&st) {
+			return true, errChanged
+		}
 	}
 	f.stats.Files++
 	f.stats.Bytes += st.Size
@@ -207,7 +224,7 @@ func (f *folderCopy) sameAttributes(one, other int) (bool, error) {
 			continue
 		}
 		for name := range bytes.SplitSeq(bytes.TrimRight(f.names[:n], "\x00"), []byte{0}) {
-			if string(name) == xattr.Shared {
+			if string(name) == xattr.Shared || string(name) == xattr.SeveralNames {
 				continue
 			}
 			value, err := unix.Fgetxattr(fd, string(name), f.buffer)

@@ -3,6 +3,7 @@
 package gvisor
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,46 @@ import (
 	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/xattr"
 )
+
+// TestFilesWithSeveralNames checks files that have no space for the attribute of files with several
+// names. A program can use them as usual, and they are not shared later.
+func TestFilesWithSeveralNames(t *testing.T) {
+	names := []string{"two", "one"}
+	dst, volume := shareAll(t, names)
+	if err := os.RemoveAll(dst); err != nil {
+		t.Fatal(err)
+	}
+	at := func(name string) string { return filepath.Join(volume, "files", name) }
+	for _, name := range names {
+		if err := unix.Removexattr(at(name), xattr.Shared); err != nil {
+			t.Fatal(err)
+		}
+		for size := 4096; size > 0; size /= 2 {
+			for n := 0; unix.Setxattr(at(name), fmt.Sprintf("user.%d-%d", size, n), make([]byte, size), 0) == nil && n < 100; n++ {
+			}
+		}
+	}
+	if err := os.Link(at("two"), at("other")); err != nil {
+		t.Fatal(err)
+	}
+	s := startStored(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t)), machine.TreeStorage{Folder: volume})
+	want := strings.TrimSpace(strings.Repeat("0123456789\n", 4))
+	if got := s.shell(t, "cd "+workspace+" && ln one another && cat two other one another && rm other another && sync"); got != want {
+		t.Errorf("got %q", got)
+	}
+	const list = "import ctypes; c = ctypes.CDLL(None); n = c.listxattr(b'two', None, 0); print(c.listxattr(b'two', ctypes.create_string_buffer(n), n) == n > 0)"
+	if got := s.shell(t, "cd "+workspace+" && python3 -c \""+list+"\""); got != "True" {
+		t.Errorf("a list of attributes that is exactly large enough: %q", got)
+	}
+	if _, err := tree.CopySharing(t.Context(), dst, s.files, tree.Sharing{Marked: true, Mark: true, Paused: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if isShared(s.host(name)) {
+			t.Errorf("%s is shared", name)
+		}
+	}
+}
 
 // TestFilesOfPausedMachineAreShared copies the volume of a paused machine, and then changes its
 // files in all ways. The copy must never change, and the machine must notice nothing. The copy must
