@@ -407,8 +407,8 @@ func TestReconcileDuringOperations(t *testing.T) {
 		close(stop)
 		loop.Wait()
 		w.consistent()
-		if all, err := w.Sandboxes(ctx, w.by); err != nil || len(all) != 40 {
-			t.Errorf("got %d sandboxes, want 40 (%v)", len(all), err)
+		if all, err := w.Sandboxes(ctx, w.by); err != nil || len(all) != 4*rounds {
+			t.Errorf("got %d sandboxes, want %d (%v)", len(all), 4*rounds, err)
 		}
 	})
 }
