@@ -135,7 +135,8 @@ func (s *sharing) listXattr(c *lisafs.Connection, comm lisafs.Communicator, aske
 	if _, ok := all.CheckedUnmarshal(p.payload); !ok {
 		return 0, unix.EIO
 	}
-	all.Size = 0 // The sentry's size has no space for the hidden names. The sentry checks the size of the answer.
+	// The sentry's size has no space for hidden names. The sentry checks the answer's size too.
+	all.Size = 0
 	all.MarshalBytes(p.payload)
 	answered, err := answer(c, p, asked)
 	if err != nil {

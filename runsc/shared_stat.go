@@ -64,7 +64,9 @@ func (s *sharing) recorded(fd int) (marked bool, since []byte) {
 // both cases, pyro does not mark the file.
 func (s *sharing) record(fd int) {
 	switch unix.Fsetxattr(fd, s.several, nil, unix.XATTR_CREATE) {
-	case nil, unix.EEXIST, unix.EOPNOTSUPP, unix.EROFS: // in the last two cases, pyro can't mark the file either
+	case nil, unix.EEXIST:
+		return
+	case unix.EOPNOTSUPP, unix.EROFS: // pyro can't mark the file either
 		return
 	}
 	var stat unix.Stat_t

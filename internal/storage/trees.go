@@ -161,7 +161,8 @@ func (t trees) adopt(ctx context.Context, source Folder, d store.Disks, constant
 		}
 		return nil
 	}
-	sharing := tree.Sharing{Mark: d.Checkpoint == "", Paused: true} // If no machine resumes with the copy, the copy is also the baseline, which never changes.
+	// If no machine resumes with the copy, the copy is also the baseline, which never changes.
+	sharing := tree.Sharing{Mark: d.Checkpoint == "", Paused: true}
 	if constant {
 		sharing.Base, sharing.Constant = from, true
 	}

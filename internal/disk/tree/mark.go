@@ -43,13 +43,12 @@ type marking struct {
 // canLink reports whether a file of the source is marked. In a constant or paused source, it first
 // marks the file. st is the state of the file. If canLink returns false, the file must be copied.
 func (f *folderCopy) canLink(name string, st *unix.Stat_t) (bool, error) {
-	path := fmt.Sprintf("/proc/self/fd/%d/%s", f.from.fd, name)
 	if f.sharing.Constant && st.Nlink == 1 {
-		err := unix.Lsetxattr(path, xattr.Shared, nil, unix.XATTR_CREATE)
+		err := unix.Lsetxattr(pathIn(f.from.fd, name), xattr.Shared, nil, unix.XATTR_CREATE)
 		f.checkMark(err)
 		return err == nil || err == unix.EEXIST, nil
 	}
-	if _, err := unix.Lgetxattr(path, xattr.Shared, nil); err == nil {
+	if isMarkedIn(f.from.fd, name) {
 		return true, nil
 	}
 	if f.sharing.Paused && st.Nlink == 1 && st.Size <= maxPausedShare {
@@ -135,6 +134,15 @@ func isMarked(fd int) bool {
 	_, err := unix.Fgetxattr(fd, xattr.Shared, nil)
 	return err == nil
 }
+
+// isMarkedIn reports whether a file in an open folder is marked.
+func isMarkedIn(folder int, name string) bool {
+	_, err := unix.Lgetxattr(pathIn(folder, name), xattr.Shared, nil)
+	return err == nil
+}
+
+// pathIn returns a path of a file in an open folder, for system calls that only take paths.
+func pathIn(folder int, name string) string { return fmt.Sprintf("/proc/self/fd/%d/%s", folder, name) }
 
 // unmark removes the mark of a file that gets another name. If the file's mode forbids that, unmark
 // changes the mode for a moment.

@@ -2,7 +2,6 @@ package tree
 
 import (
 	"bytes"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -139,12 +138,9 @@ func (f *folderCopy) shareFrom(from int, name string, file identity) (done bool,
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return true, errChanged
 	}
-	if file != (identity{}) {
-		// The new name is out of reach of the machine. So the file cannot be exchanged any more.
-		_, err := unix.Lgetxattr(fmt.Sprintf("/proc/self/fd/%d/%s", f.to, name), xattr.Shared, nil)
-		if err != nil || file != identityOf(&st) {
-			return true, errChanged
-		}
+	// The machine cannot reach the new name. So nothing can replace the file any more.
+	if file != (identity{}) && (file != identityOf(&st) || !isMarkedIn(f.to, name)) {
+		return true, errChanged
 	}
 	f.stats.Files++
 	f.stats.Bytes += st.Size

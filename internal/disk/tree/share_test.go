@@ -140,9 +140,7 @@ func TestMarkedFolders(t *testing.T) {
 		_, err := unix.Lgetxattr(path, xattr.Shared, nil)
 		return err == nil
 	}
-	if err := unix.Setxattr(at("src/all/one"), "user.test", []byte("1"), 0); err != nil {
-		testenv.Lacks(t, "extended attributes of users on the file system")
-	}
+	needAttributes(t, at("src/all/one"))
 	content := func(name string) []string {
 		return strings.Split(strings.ReplaceAll(strings.Join(withoutLinks(describe(t, at(name))), "\n"), ` `+xattr.Shared+`=""`, ""), "\n")
 	}

@@ -19,19 +19,29 @@ import (
 	"github.com/pyro-mcp/pyro/internal/xattr"
 )
 
+// unmarked makes a volume with the same files as shareAll, but without marks and links. A copy of
+// the volume can be made at the path dst.
+func unmarked(t *testing.T, names []string) (dst, volume string) {
+	t.Helper()
+	dst, volume = shareAll(t, names)
+	for _, name := range names {
+		if err := unix.Removexattr(filepath.Join(dst, name), xattr.Shared); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.RemoveAll(dst); err != nil {
+		t.Fatal(err)
+	}
+	return dst, volume
+}
+
 // TestFilesWithSeveralNames checks files that have no space for the attribute of files with several
 // names. A program can use them as usual, and they are not shared later.
 func TestFilesWithSeveralNames(t *testing.T) {
 	names := []string{"two", "one"}
-	dst, volume := shareAll(t, names)
-	if err := os.RemoveAll(dst); err != nil {
-		t.Fatal(err)
-	}
+	dst, volume := unmarked(t, names)
 	at := func(name string) string { return filepath.Join(volume, "files", name) }
 	for _, name := range names {
-		if err := unix.Removexattr(at(name), xattr.Shared); err != nil {
-			t.Fatal(err)
-		}
 		for size := 4096; size > 0; size /= 2 {
 			for n := 0; unix.Setxattr(at(name), fmt.Sprintf("user.%d-%d", size, n), make([]byte, size), 0) == nil && n < 100; n++ {
 			}
@@ -65,16 +75,8 @@ func TestFilesWithSeveralNames(t *testing.T) {
 func TestFilesOfPausedMachineAreShared(t *testing.T) {
 	names := changeWays()
 	all := append(names, "written-later", "two-names")
-	dst, volume := shareAll(t, all)
-	if err := os.RemoveAll(dst); err != nil {
-		t.Fatal(err)
-	}
+	dst, volume := unmarked(t, all)
 	s := startStored(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t)), machine.TreeStorage{Folder: volume})
-	for _, name := range all {
-		if err := unix.Removexattr(s.host(name), xattr.Shared); err != nil {
-			t.Fatal(err)
-		}
-	}
 	s.shell(t, "cat >/tmp/changes.py <<'E'\n"+changers+"\nE\n")
 	s.shell(t, "cd "+workspace+" && ln two-names other && exec 3<other && rm other && stat two-names")
 	look := "cd " + workspace + " && stat -c '%n %i %h %z' *" // the gofer knows all files
