@@ -191,15 +191,21 @@ func (r *running) end() result {
 
 // machines returns the process ids of the machines that a process has started. These are QEMU
 // processes and gVisor sentries.
-func machines(owner int) (pids []int) {
+func machines(owner int) []int { return children(owner, "qemu", "pyro-runsc") }
+
+// children returns the process ids of a process's children. Their names begin with one of the
+// prefixes. Without prefixes, children returns all.
+func children(owner int, prefixes ...string) (pids []int) {
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range files {
 		b, err := os.ReadFile(file)
 		if err != nil {
 			continue
 		}
-		name, rest, _ := strings.Cut(string(b), ") ")
-		if f := strings.Fields(rest); len(f) > 1 && f[1] == strconv.Itoa(owner) && (strings.Contains(name, "(qemu") || strings.Contains(name, "(pyro-runsc")) {
+		head, rest, _ := strings.Cut(string(b), ") ")
+		_, name, _ := strings.Cut(head, "(")
+		named := len(prefixes) == 0 || slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+		if f := strings.Fields(rest); len(f) > 1 && f[1] == strconv.Itoa(owner) && named {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 			pids = append(pids, pid)
 		}

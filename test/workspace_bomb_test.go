@@ -63,11 +63,11 @@ func TestForkBombs(t *testing.T) {
 			time.Sleep(6 * time.Second)
 			within(answersWithin, "a command beside it", func() { p.shell(id, "echo alive") })
 			_, machine, _ := p.find(id)
-			if started := children(machine); started > 2*2048+64 {
+			if started := descendants(machine); started > 2*2048+64 {
 				t.Errorf("%d processes on the host", started)
 			}
 			within(stopsWithin, "stop", func() { p.must("workspace", "stop", id) })
-			if left := children(machine); left > 0 {
+			if left := descendants(machine); left > 0 {
 				t.Errorf("%d processes still run on the host", left)
 			}
 			p.must("workspace", "start", id)
@@ -81,8 +81,8 @@ func TestForkBombs(t *testing.T) {
 	}
 }
 
-// children returns the number of descendants that a process has on the host.
-func children(of int) (count int) {
+// descendants returns the number of descendants that a process has on the host.
+func descendants(of int) (count int) {
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
 	parents := map[int]int{}
 	for _, file := range files {

@@ -4,7 +4,6 @@ package test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -440,6 +439,7 @@ func TestDeadMachineIsReported(t *testing.T) {
 		r := p.start("workspace", "exec", id, "--timeout-seconds=1000", "--", "sh", "-c", "echo ready; sleep 1000")
 		r.says("ready")
 		supervisor, m := p.processes(id)
+		processes := append(children(supervisor), supervisor) // also the gofer
 		pid, reason := supervisor, "its supervisor was killed"
 		if victim == "machine" {
 			pid, reason = m, "was killed by signal 9"
@@ -450,8 +450,10 @@ func TestDeadMachineIsReported(t *testing.T) {
 		if end := r.end(); end.code != 125 || !strings.Contains(end.stderr, "pyro: error: ") {
 			t.Errorf("%s: %+v", victim, end)
 		}
-		if err := errors.Join(gone(supervisor), gone(m)); err != nil {
-			t.Errorf("%s: %v", victim, err)
+		for _, pid := range processes {
+			if err := gone(pid); err != nil {
+				t.Errorf("%s: %v", victim, err)
+			}
 		}
 		w := p.object("workspace", "status", id)
 		if w["state"] != "stopped" || !strings.Contains(w["state_reason"].(string), reason) {
