@@ -14,7 +14,7 @@ LINKED := -s -w -X github.com/pyro-mcp/pyro/internal/version.commit=$(COMMIT)
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 GUEST := internal/guest/files/pyro-guest-$(GOARCH)
 
-.PHONY: build web runsc guest demo host-demo test test-all unit unit-all machines machines-all fuzz soak bench lint generate arm64 clean
+.PHONY: build web runsc guest programs demo host-demo test test-all unit unit-all machines machines-all fuzz soak bench lint generate arm64 clean
 
 build: guest runsc ## build bin/pyro, which contains the guest agent, bin/pyro-runsc and bin/pty-mcp
 	@go build -ldflags '$(LINKED)' -o bin/pyro ./cmd/pyro
@@ -29,6 +29,9 @@ web: ## build the page of "pyro serve", which the program embeds. The tests fail
 
 guest: ## build and compress the guest agent that bin/pyro contains
 	@scripts/guest.sh $(GOARCH)
+
+programs: guest ## build the programs that unit tests start: pyro, pyro-guest and pty-mcp
+	@go build -ldflags '-s -w' -o bin/test/ ./cmd/pyro ./cmd/pyro-guest ./cmd/pty-mcp
 
 demo: ## install missing packages, build, and run a demonstration with real machines
 	@scripts/install.sh run
@@ -60,14 +63,15 @@ test-all: ## install missing packages and run all tests, also the long ones. Thi
 # second at exit; the tests start some hundred processes. With huge pages for its own data, the race
 # detector causes fewer page faults, which took a fifth of the time.
 SLOWEST := serve cli control ptymcp session/process supervisor/daemon agent/client
-RACE := CGO_ENABLED=1 GORACE="atexit_sleep_ms=0 no_huge_pages_for_shadow=0" scripts/tests.sh "$(SLOWEST:%=./internal/%) ./..." -race -vet=off \
+RACE := PYRO_TEST_PROGRAMS=$(CURDIR)/bin/test CGO_ENABLED=1 GORACE="atexit_sleep_ms=0 no_huge_pages_for_shadow=0" \
+	scripts/tests.sh "$(SLOWEST:%=./internal/%) ./..." -race -vet=off \
 	'-ldflags=-s -w' '-gcflags=modernc.org/...=-d=checkptr=0 -race=false' -p $$(($$(nproc) + 1)) -timeout 60m
-unit: build ## run the tests that need no machine, with the race detector
+unit: build programs ## run the tests that need no machine, with the race detector
 	@$(RACE) -short
 	@cd runsc && ../scripts/tests.sh ./... -vet=off
 	@cd tools && ../scripts/tests.sh ./... -vet=off
 
-unit-all: build ## run the tests that need no machine, with all rounds and a new random seed
+unit-all: build programs ## run the tests that need no machine, with all rounds and a new random seed
 	@PYRO_TEST_SEED=$${PYRO_TEST_SEED:-$$RANDOM} && export PYRO_TEST_SEED && $(RACE)
 	@cd runsc && ../scripts/tests.sh ./... -vet=off
 	@cd tools && ../scripts/tests.sh ./... -vet=off

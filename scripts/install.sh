@@ -15,7 +15,7 @@ declare -A package=(
 )
 [ "$(id -u)" = 0 ] || package+=([newuidmap]=uidmap) # users other than root build environments in a user namespace
 [ "$1" = bench ] && package+=([ip]=iproute2 [node]=nodejs [npm]=npm)
-[ "$1" = test ] && package+=([gcc]=gcc [g++]=g++ [git]=git [fsck.erofs]=erofs-utils [qemu-img]=qemu-utils [cpio]=cpio [mkfs.xfs]=xfsprogs [e2fsck]=e2fsprogs [debugfs]=e2fsprogs [systemd-analyze]=systemd [ip]=iproute2 [node]=nodejs [npm]=npm [python3]=python3 [tmux]=tmux [vim]=vim [less]=less [chromium]=chromium [pebble]=pebble)
+[ "$1" = test ] && package+=([gcc]=gcc [g++]=g++ [git]=git [fsck.erofs]=erofs-utils [qemu-img]=qemu-utils [cpio]=cpio [mkfs.xfs]=xfsprogs [e2fsck]=e2fsprogs [debugfs]=e2fsprogs [systemd-analyze]=systemd [ip]=iproute2 [node]=nodejs [npm]=npm [python3]=python3 [tmux]=tmux [vim]=vim [less]=less [chromium-headless-shell]=chromium-headless-shell [pebble]=pebble)
 
 PATH=$PATH:/usr/sbin:/sbin
 missing=()

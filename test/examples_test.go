@@ -169,7 +169,7 @@ func built(t *testing.T, line string) string {
 	}
 	folder, args, _ := strings.Cut(rest, " ")
 	program := filepath.Join(t.TempDir(), "example")
-	build := exec.Command("go", "build", "-o", program, folder)
+	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", program, folder)
 	build.Dir = ".."
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

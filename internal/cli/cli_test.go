@@ -12,7 +12,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// programs contains the paths of programs that are built once for all tests.
+// programs contains the paths of built programs, which the race detector does not watch.
 var programs struct{ pyro, guest string }
 
 func TestMain(m *testing.M) {
@@ -22,21 +22,13 @@ func TestMain(m *testing.M) {
 		testscript.Main(m, commands)
 		return
 	}
-	dir, err := os.MkdirTemp("", "pyro-cli-test-")
+	dir, remove, err := testenv.Programs()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	programs.pyro, programs.guest = filepath.Join(dir, "pyro"), filepath.Join(dir, "pyro-guest")
-	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", dir, "github.com/pyro-mcp/pyro/cmd/pyro", "github.com/pyro-mcp/pyro/cmd/pyro-guest")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		os.RemoveAll(dir)
-		fmt.Fprintln(os.Stderr, "building the programs under test:", err)
-		os.Exit(1)
-	}
-	testscript.Main(cleanUp{m, dir}, commands)
+	testscript.Main(cleanUp{m, remove}, commands)
 }
 
 var commands = map[string]func(){"pyro": func() { os.Exit(Main(os.Args[1:])) }}
@@ -44,17 +36,18 @@ var commands = map[string]func(){"pyro": func() { os.Exit(Main(os.Args[1:])) }}
 // cleanUp runs the tests, then removes the built programs. A deferred call in TestMain would not
 // run, because testscript.Main does not return.
 type cleanUp struct {
-	tests *testing.M
-	dir   string
+	tests  *testing.M
+	remove func()
 }
 
 func (c cleanUp) Run() int {
-	defer os.RemoveAll(c.dir)
+	defer c.remove()
 	return c.tests.Run()
 }
 
 // TestScripts runs the scripts in testdata/script. The scripts specify the behavior of the command
-// line.
+// line. With -short, they run the built program. Otherwise they run this test program, which the
+// race detector watches: each start of it takes four times as long.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
@@ -65,6 +58,9 @@ func TestScripts(t *testing.T) {
 			e.Setenv("PYRO_QEMU", "no-such-qemu") // so that no test starts a real machine
 			e.Setenv("PYRO_PROGRAM", programs.pyro)
 			e.Setenv("HOME", e.WorkDir)
+			if testing.Short() {
+				e.Setenv("PATH", filepath.Dir(programs.pyro)+":"+e.Getenv("PATH"))
+			}
 			e.Setenv("GORACE", testenv.RaceOptions())
 			e.Defer(func() { deleteWorkspaces(filepath.Join(e.WorkDir, "state")) }) // needed if the script has failed
 			return nil

@@ -18,7 +18,6 @@ import (
 	"github.com/pyro-mcp/pyro/internal/flock"
 	"github.com/pyro-mcp/pyro/internal/mcp/mcptest"
 	"github.com/pyro-mcp/pyro/internal/session"
-	"github.com/pyro-mcp/pyro/internal/session/process"
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
@@ -26,24 +25,30 @@ import (
 // is a server for that folder, on its standard streams.
 const serveEnv = "PYRO_PTYMCP_TEST_SERVE"
 
-// TestMain lets the test program run as a session process or a server too.
+// sessionProgram returns the path of the program that runs the session processes. It is the built
+// program pty-mcp, because the race detector watches session processes in package process.
+func sessionProgram() (string, error) { return os.Getenv(sessionEnv), nil }
+
+const sessionEnv = "PYRO_PTYMCP_TEST_SESSION"
+
+// TestMain lets the test program run as a server too.
 func TestMain(m *testing.M) {
 	if root := os.Getenv(serveEnv); root != "" && len(os.Args) == 1 {
 		c, err := FromEnv(os.LookupEnv)
 		if err != nil {
 			panic(err)
 		}
-		s := New(c, root, os.Executable, "1")
+		s := New(c, root, sessionProgram, "1")
 		defer s.Close()
 		s.Run(context.Background(), os.Stdin, os.Stdout)
 		return
 	}
-	if len(os.Args) == 3 && os.Args[1] == session.Command {
-		if process.Main(os.Args[2], os.Stdout, nil) != nil {
-			os.Exit(1)
-		}
-		return
+	dir, remove, err := testenv.Programs()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
+	os.Setenv(sessionEnv, filepath.Join(dir, "pty-mcp"))
 	os.Setenv("GORACE", testenv.RaceOptions())
 	home, err := os.MkdirTemp("", "pyro-ptymcp-test-") // login shells read files in the user's home folder
 	if err != nil {
@@ -52,6 +57,7 @@ func TestMain(m *testing.M) {
 	os.Setenv("HOME", home)
 	code := m.Run()
 	os.RemoveAll(home)
+	remove()
 	os.Exit(code)
 }
 
@@ -82,7 +88,7 @@ func newWorld(t testing.TB, e env) *world {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	w := &world{root: t.TempDir() + "/sessions"}
-	w.Server = New(e.config(t), w.root, os.Executable, "1")
+	w.Server = New(e.config(t), w.root, sessionProgram, "1")
 	t.Cleanup(func() {
 		if _, err := w.closeAll(context.Background(), noArguments{}, nil); err != nil {
 			t.Error(err)
@@ -112,7 +118,7 @@ func checkNoGoroutines(t testing.TB, before goleak.Option) {
 // restarted starts another server for the same sessions.
 func (w *world) restarted(t testing.TB, e env) *world {
 	t.Helper()
-	s := New(e.config(t), w.root, os.Executable, "1")
+	s := New(e.config(t), w.root, sessionProgram, "1")
 	t.Cleanup(func() { s.Close() })
 	return &world{s, w.root}
 }

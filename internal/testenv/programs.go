@@ -8,23 +8,41 @@ import (
 	"testing"
 )
 
+// programsVariable is an environment variable. If it is set, it is the folder that "make programs"
+// built, and tests do not build these programs again.
+const programsVariable = "PYRO_TEST_PROGRAMS"
+
+// Programs returns a folder with the programs pyro, pyro-guest and pty-mcp, which the race detector
+// does not watch. The folder has no pyro-runsc, so that pyro does not find it there. The caller
+// calls remove when it no longer needs the programs.
+func Programs() (dir string, remove func(), err error) {
+	if dir := os.Getenv(programsVariable); dir != "" {
+		return dir, func() {}, nil
+	}
+	if dir, err = os.MkdirTemp("", "pyro-test-"); err != nil {
+		return "", nil, err
+	}
+	remove = func() { os.RemoveAll(dir) }
+	const module = "github.com/pyro-mcp/pyro/cmd/"
+	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", dir, module+"pyro", module+"pyro-guest", module+"pty-mcp")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		remove()
+		return "", nil, fmt.Errorf("build the programs under test: %w\n%s", err, out)
+	}
+	return dir, remove, nil
+}
+
 // RunWithPrograms is the body of TestMain in packages whose tests run commands with host_compat. It
-// builds pyro and the guest agent, disables all other drivers, runs the tests and returns their
+// provides pyro and the guest agent, disables all other drivers, runs the tests and returns their
 // exit code.
 func RunWithPrograms(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "pyro-test-")
+	dir, remove, err := Programs()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(dir)
-	const module = "github.com/pyro-mcp/pyro/cmd/"
-	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", dir, module+"pyro", module+"pyro-guest")
-	build.Env, build.Stderr = append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "build the programs under test:", err)
-		return 1
-	}
+	defer remove()
 	for name, value := range map[string]string{
 		"PYRO_PROGRAM": filepath.Join(dir, "pyro"),
 		"PYRO_GUEST":   filepath.Join(dir, "pyro-guest"),
