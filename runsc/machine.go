@@ -242,7 +242,7 @@ func commands(l *boot.Loader, changed *root, others *held) map[string]command {
 	}
 	return map[string]command{
 		"save":   {"saved", func(streams []*os.File) error { return save(l, streams) }},
-		"pause":  {"paused", pause(true, k.Pause)},
+		"pause":  {"paused", pause(true, func() { k.Pause(); closeUnused(k) })},
 		"resume": {"resumed", pause(false, k.Unpause)},
 		"wake":   {"awake", func([]*os.File) error { others.letGo(); return nil }},
 		"keep":   {"kept", func(to []*os.File) error { return keep(changed, to) }},

@@ -71,13 +71,16 @@ func TestFilesWithSeveralNames(t *testing.T) {
 
 // TestFilesOfPausedMachineAreShared copies the volume of a paused machine, and then changes its
 // files in all ways. The copy must never change, and the machine must notice nothing. The copy must
-// share all files, except one that a program has open for writing, and one that had two names.
+// share all files, except one that a program has open for writing, and one that had two names. A
+// file that a program has written and closed is shared.
 func TestFilesOfPausedMachineAreShared(t *testing.T) {
-	names := changeWays()
+	ways := changeWays()
+	names := append(slices.Clone(ways), "closed")
 	all := append(names, "written-later", "two-names")
 	dst, volume := unmarked(t, all)
 	s := startStored(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t)), machine.TreeStorage{Folder: volume})
 	s.shell(t, "cat >/tmp/changes.py <<'E'\n"+changers+"\nE\n")
+	s.shell(t, "cd "+workspace+" && rm closed && echo new >closed")
 	s.shell(t, "cd "+workspace+" && ln two-names other && exec 3<other && rm other && stat two-names")
 	look := "cd " + workspace + " && stat -c '%n %i %h %z' *" // the gofer knows all files
 	seen := s.shell(t, look)
@@ -109,7 +112,7 @@ func TestFilesOfPausedMachineAreShared(t *testing.T) {
 	if got := s.shell(t, look); got != seen {
 		t.Errorf("the machine saw\n%s\nand now sees\n%s", seen, got)
 	}
-	if got := s.shell(t, "cd "+workspace+" && python3 /tmp/changes.py "+strings.Join(names, " ")); got != "" {
+	if got := s.shell(t, "cd "+workspace+" && python3 /tmp/changes.py "+strings.Join(ways, " ")); got != "" {
 		t.Errorf("inside:\n%s", got)
 	}
 	if after := describeAll(t, dst); !slices.Equal(before, after) {
