@@ -66,12 +66,12 @@ SLOWEST := serve cli control ptymcp session/process supervisor/daemon agent/clie
 RACE := PYRO_TEST_PROGRAMS=$(CURDIR)/bin/test CGO_ENABLED=1 GORACE="atexit_sleep_ms=0 no_huge_pages_for_shadow=0" \
 	scripts/tests.sh "$(SLOWEST:%=./internal/%) ./..." -race -vet=off \
 	'-ldflags=-s -w' '-gcflags=modernc.org/...=-d=checkptr=0 -race=false' -p $$(($$(nproc) + 1)) -timeout 60m
-unit: build programs ## run the tests that need no machine, with the race detector
+unit: build programs ## run the tests without machines, with the race detector
 	@$(RACE) -short
 	@cd runsc && ../scripts/tests.sh ./... -vet=off
 	@cd tools && ../scripts/tests.sh ./... -vet=off
 
-unit-all: build programs ## run the tests that need no machine, with all rounds and a new random seed
+unit-all: build programs ## run the tests without machines, with all rounds and a new random seed
 	@PYRO_TEST_SEED=$${PYRO_TEST_SEED:-$$RANDOM} && export PYRO_TEST_SEED && $(RACE)
 	@cd runsc && ../scripts/tests.sh ./... -vet=off
 	@cd tools && ../scripts/tests.sh ./... -vet=off

@@ -34,8 +34,8 @@ func browse(t *testing.T, script string, arguments ...string) {
 	}
 }
 
-// chromium returns the path of Chromium, and skips a test without it. The program without windows
-// needs a quarter less of the processor's time.
+// chromium returns the path of Chromium, and skips a test without it. It prefers the program that
+// cannot show windows, because that one needs a quarter less processor time.
 func chromium(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("chromium-headless-shell")

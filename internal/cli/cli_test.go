@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 		testscript.Main(m, commands)
 		return
 	}
-	dir, remove, err := testenv.Programs()
+	dir, remove, err := testenv.Programs("pyro", "pyro-guest")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -46,8 +46,8 @@ func (c cleanUp) Run() int {
 }
 
 // TestScripts runs the scripts in testdata/script. The scripts specify the behavior of the command
-// line. With -short, they run the built program. Otherwise they run this test program, which the
-// race detector watches: each start of it takes four times as long.
+// line. With -short, they run the built program. Otherwise they run this test program, so that the
+// race detector can watch it. With the race detector, the scripts need twice the processor time.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 		s.Run(context.Background(), os.Stdin, os.Stdout)
 		return
 	}
-	dir, remove, err := testenv.Programs()
+	dir, remove, err := testenv.Programs("pty-mcp")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

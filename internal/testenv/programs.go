@@ -12,10 +12,10 @@ import (
 // built, and tests do not build these programs again.
 const programsVariable = "PYRO_TEST_PROGRAMS"
 
-// Programs returns a folder with the programs pyro, pyro-guest and pty-mcp, which the race detector
-// does not watch. The folder has no pyro-runsc, so that pyro does not find it there. The caller
-// calls remove when it no longer needs the programs.
-func Programs() (dir string, remove func(), err error) {
+// Programs returns a folder with some of the programs pyro, pyro-guest and pty-mcp. The race
+// detector does not watch them. The folder has no pyro-runsc, so that pyro does not find it there.
+// The caller calls remove when it no longer needs the programs.
+func Programs(names ...string) (dir string, remove func(), err error) {
 	if dir := os.Getenv(programsVariable); dir != "" {
 		return dir, func() {}, nil
 	}
@@ -23,8 +23,10 @@ func Programs() (dir string, remove func(), err error) {
 		return "", nil, err
 	}
 	remove = func() { os.RemoveAll(dir) }
-	const module = "github.com/pyro-mcp/pyro/cmd/"
-	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", dir, module+"pyro", module+"pyro-guest", module+"pty-mcp")
+	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", dir+"/")
+	for _, name := range names {
+		build.Args = append(build.Args, "github.com/pyro-mcp/pyro/cmd/"+name)
+	}
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		remove()
@@ -37,7 +39,7 @@ func Programs() (dir string, remove func(), err error) {
 // provides pyro and the guest agent, disables all other drivers, runs the tests and returns their
 // exit code.
 func RunWithPrograms(m *testing.M) int {
-	dir, remove, err := Programs()
+	dir, remove, err := Programs("pyro", "pyro-guest")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -37,23 +36,17 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	dir, err := os.MkdirTemp("", "pyro-workspace-test-")
+	dir, remove, err := testenv.Programs("pyro-guest")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Setenv("PYRO_GUEST", filepath.Join(dir, "pyro-guest"))
-	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", os.Getenv("PYRO_GUEST"), "github.com/pyro-mcp/pyro/cmd/pyro-guest")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "%s%v\n", out, err)
-		os.Exit(1)
-	}
 	os.Setenv("GORACE", testenv.RaceOptions())
 	os.Setenv("PYRO_QEMU", "no-such-qemu")
 	os.Setenv("PYRO_RUNSC", "/nonexistent")
 	goleak.VerifyTestMain(childless{m}, goleak.Cleanup(func(code int) {
-		os.RemoveAll(dir)
+		remove()
 		os.Exit(code)
 	}))
 }

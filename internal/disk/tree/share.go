@@ -100,7 +100,8 @@ func (f *folderCopy) linksFrom(e Entry) (folder int, file identity, err error) {
 			file = found
 		}
 	}
-	if f.base.top >= 0 && !f.base.use(found) { // The file could also be the file of the base at another path.
+	// The file could also be the file of the base at another path.
+	if f.base.top >= 0 && !f.base.use(found) {
 		return -1, file, nil
 	}
 	return folder, file, nil
