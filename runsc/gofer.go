@@ -13,7 +13,6 @@ import (
 	"gvisor.dev/gvisor/pkg/log"
 	"gvisor.dev/gvisor/pkg/unet"
 	"gvisor.dev/gvisor/runsc/fsgofer"
-	goferfilter "gvisor.dev/gvisor/runsc/fsgofer/filter"
 
 	"github.com/pyro-mcp/pyro/runsc/filter"
 )
@@ -57,8 +56,7 @@ func gofer(folder, limit, mark, sharedMark, severalMark string) error {
 	if err != nil {
 		return err
 	}
-	filter.RegisterForGofer()
-	if err := goferfilter.Install(goferfilter.Options{LisafsNeeded: true}); err != nil {
+	if err := filter.InstallForGofer(); err != nil {
 		return err
 	}
 	socket, err := unet.NewSocket(sentryFD)

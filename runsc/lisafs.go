@@ -23,6 +23,11 @@ func lookupOpenFD(c *lisafs.Connection, id lisafs.FDID) (*lisafs.OpenFD, error)
 //go:linkname safelyRead gvisor.dev/gvisor/pkg/lisafs.(*ControlFD).safelyRead
 func safelyRead(fd *lisafs.ControlFD, fn func() error) error
 
+// safelyWrite calls fn while no other call uses the file.
+//
+//go:linkname safelyWrite gvisor.dev/gvisor/pkg/lisafs.(*ControlFD).safelyWrite
+func safelyWrite(fd *lisafs.ControlFD, fn func() error) error
+
 // safelyGlobal calls fn while no other call uses the file system.
 //
 //go:linkname safelyGlobal gvisor.dev/gvisor/pkg/lisafs.(*ControlFD).safelyGlobal
@@ -33,6 +38,11 @@ func forEachOpenFD(fd *lisafs.ControlFD, fn func(*lisafs.OpenFD))
 
 //go:linkname forEachFD gvisor.dev/gvisor/pkg/lisafs.(*Node).forEachFD
 func forEachFD(node *lisafs.Node, fn func(*lisafs.ControlFD))
+
+// checkSafeName returns an error if a name could lead out of its folder.
+//
+//go:linkname checkSafeName gvisor.dev/gvisor/pkg/lisafs.checkSafeName
+func checkSafeName(name string) error
 
 //go:linkname isDeleted gvisor.dev/gvisor/pkg/lisafs.(*Node).isDeleted
 func isDeleted(node *lisafs.Node) bool

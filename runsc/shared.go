@@ -115,17 +115,15 @@ func (s *sharing) own(c *lisafs.Connection, id lisafs.FDID, keep bool) (release 
 	}
 	for {
 		original, held := -1, -1
-		descriptors.RLock()
 		err = safelyRead(fd, func() (err error) {
 			original, held, err = s.hold(*hostFD(fd))
 			return err
 		})
-		descriptors.RUnlock()
 		if err != nil {
 			return nil, err
 		}
 		if held >= 0 {
-			return func() { closeFD(held) }, nil
+			return func() { unix.Close(held) }, nil
 		}
 		if err := s.exchange(fd, original, keep); err != nil {
 			return nil, err
@@ -158,26 +156,17 @@ func writable(fd int) (int, error) {
 
 // exchange replaces a marked file by a copy, and closes the descriptor original of the file.
 func (s *sharing) exchange(fd *lisafs.ControlFD, original int, keep bool) error {
-	defer closeFD(original)
+	defer unix.Close(original)
 	// The original never changes, so it can be copied without a lock. The other calls can continue.
 	made, err := s.copy(original, keep)
 	if err != nil {
 		return err
 	}
 	defer s.forget(made)
-	descriptors.RLock()
-	defer descriptors.RUnlock()
 	return safelyGlobal(fd, func() error { return s.replace(fd, original, made) })
 }
 
-func closeFD(fd int) {
-	descriptors.RLock()
-	unix.Close(fd)
-	descriptors.RUnlock()
-}
-
-// replace puts a copy in the place of the original. No other call runs at the same time, except
-// calls that close files.
+// replace puts a copy in the place of the original. No other call runs at the same time.
 func (s *sharing) replace(fd *lisafs.ControlFD, original int, made *staged) error {
 	var was, now unix.Stat_t
 	if err := fstat(original, &was); err != nil {
@@ -200,7 +189,7 @@ func (s *sharing) replace(fd *lisafs.ControlFD, original int, made *staged) erro
 		}
 		spare = append(spare, another)
 	}
-	if !isDeleted(fd.Node()) {
+	if hasName(fd.Node()) {
 		if err := made.rename(fd.Node(), was.Ino); err != nil {
 			return err
 		}
@@ -289,14 +278,12 @@ func (s *sharing) copy(original int, keep bool) (made *staged, err error) {
 	s.last++
 	made = &staged{path: "/" + stagedPrefix + strconv.Itoa(s.last), fd: -1}
 	s.mu.Unlock()
-	descriptors.RLock()
 	to, err := unix.Openat(unix.AT_FDCWD, made.path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err == nil {
 		made.fd, err = unix.Openat(unix.AT_FDCWD, made.path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	}
-	descriptors.RUnlock()
 	if to >= 0 {
-		defer closeFD(to)
+		defer unix.Close(to)
 	}
 	defer func() {
 		if err != nil {
@@ -330,6 +317,6 @@ func (s *sharing) forget(f *staged) {
 	s.mu.Unlock()
 	unix.Unlinkat(unix.AT_FDCWD, f.path, 0)
 	if f.fd >= 0 {
-		closeFD(f.fd)
+		unix.Close(f.fd)
 	}
 }

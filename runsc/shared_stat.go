@@ -86,8 +86,6 @@ func (s *sharing) record(fd int) {
 // onFile calls fn with the host's descriptor of a control descriptor or of an open file. If there
 // is none with this ID, it does nothing.
 func onFile(c *lisafs.Connection, id lisafs.FDID, fn func(fd int)) {
-	descriptors.RLock()
-	defer descriptors.RUnlock()
 	if open, err := lookupOpenFD(c, id); err == nil {
 		defer open.DecRef(nil)
 		safelyRead(open.ControlFD().FD(), func() error {
@@ -203,8 +201,6 @@ func (s *sharing) markAt(c *lisafs.Connection, start lisafs.FDID, path []string)
 		return false, nil
 	}
 	defer fd.DecRef(nil)
-	descriptors.RLock()
-	defer descriptors.RUnlock()
 	safelyRead(fd, func() error {
 		at, err := unix.Dup(*hostFD(fd))
 		for i, name := range path {

@@ -68,20 +68,14 @@ type walk struct {
 // folder counts a folder and everything in it. It skips files that are removed during the
 // measurement.
 func (w *walk) folder(parent int, name string) error {
-	descriptors.RLock()
 	fd, err := unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	descriptors.RUnlock()
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer func() {
-		descriptors.RLock()
-		unix.Close(fd)
-		descriptors.RUnlock()
-	}()
+	defer unix.Close(fd)
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := unix.Getdents(fd, buf)

@@ -35,8 +35,21 @@ func Register() {
 	}
 }
 
-// RegisterForGofer adds the gofer's programs to gVisor's table.
-func RegisterForGofer() {
+// Gofer has the options of the gofer's filter. Beside the calls that gVisor needs, it allows hard
+// links to open files, by /proc/self/fd.
+var Gofer = gofer.Options{LisafsNeeded: true, ExtraRules: []seccomp.SyscallRules{
+	seccomp.MakeSyscallRules(map[uintptr]seccomp.SyscallRule{unix.SYS_LINKAT: seccomp.PerArg{
+		seccomp.NonNegativeFD{}, seccomp.AnyValue{}, seccomp.NonNegativeFD{}, seccomp.AnyValue{}, seccomp.EqualTo(unix.AT_SYMLINK_FOLLOW),
+	}}),
+}}
+
+// InstallForGofer installs the gofer's filter. It can't be removed.
+func InstallForGofer() error {
+	registerForGofer()
+	return gofer.Install(Gofer)
+}
+
+func registerForGofer() {
 	gofer.GetPrecompiled("")
 	for _, p := range goferPrograms {
 		registeredForGofer[p.Name] = p

@@ -55,17 +55,16 @@ func TestGoferFilterMatchesGVisor(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("no filters for this architecture")
 	}
-	RegisterForGofer()
-	options := goferconfig.Options{LisafsNeeded: true}
-	ready, ok := gofer.GetPrecompiled(options.ConfigKey())
+	registerForGofer()
+	ready, ok := gofer.GetPrecompiled(Gofer.ConfigKey())
 	if !ok {
-		t.Fatalf("no filter for %s: go generate ./filter", options.ConfigKey())
+		t.Fatalf("no filter for %s: go generate ./filter", Gofer.ConfigKey())
 	}
-	ours, err := ready.RenderInstructions(options.Vars())
+	ours, err := ready.RenderInstructions(Gofer.Vars())
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, denied := goferconfig.Rules(options)
+	rules, denied := goferconfig.Rules(Gofer)
 	program := &seccomp.Program{RuleSets: []seccomp.RuleSet{{Rules: denied}, {Rules: rules, Action: seccomp.Allow}}}
 	theirs, _, err := program.Build()
 	if err != nil {

@@ -5,14 +5,26 @@ import (
 	"fmt"
 	"go/format"
 	"log"
+	"maps"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
+	_ "unsafe" // for linkname
 
+	"gvisor.dev/gvisor/pkg/seccomp"
 	"gvisor.dev/gvisor/pkg/seccomp/precompiledseccomp"
 	"gvisor.dev/gvisor/runsc/boot/filter/config"
 	gofer "gvisor.dev/gvisor/runsc/fsgofer/filter/config"
+
+	"github.com/pyro-mcp/pyro/runsc/filter"
 )
+
+// goferRules returns the rules of the gofer's filter. The variables replace the values that differ
+// from one gofer to the next.
+//
+//go:linkname goferRules gvisor.dev/gvisor/runsc/fsgofer/filter/config.rules
+func goferRules(options gofer.Options, vars precompiledseccomp.Values) (allowed, denied seccomp.SyscallRules)
 
 func main() {
 	var b strings.Builder
@@ -22,10 +34,14 @@ func main() {
 		log.Fatal(err)
 	}
 	write(&b, "programs", all, `"systrap`, "HostNetwork=false", "HostFilesystem=false", "NVProxy=false", "TPUProxy=false", "RDMAProxy=false")
-	if all, err = gofer.PrecompiledPrograms(); err != nil {
+	forGofer, err := precompiledseccomp.Precompile(filter.Gofer.ConfigKey(), slices.Collect(maps.Keys(filter.Gofer.Vars())), func(vars precompiledseccomp.Values) *seccomp.Program {
+		rules, denied := goferRules(filter.Gofer, vars)
+		return &seccomp.Program{RuleSets: []seccomp.RuleSet{{Rules: denied.Copy()}, {Rules: rules, Action: seccomp.Allow}}}
+	})
+	if err != nil {
 		log.Fatal(err)
 	}
-	write(&b, "goferPrograms", all, "UDSOpenEnabled=false", "UDSCreateEnabled=false", "DirectFS=false", "LisafsNeeded=true", "CgoEnabled=false")
+	write(&b, "goferPrograms", []precompiledseccomp.Program{forGofer})
 	source, err := format.Source([]byte(b.String()))
 	if err != nil {
 		log.Fatal(err)
