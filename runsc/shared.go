@@ -110,9 +110,6 @@ func (s *sharing) own(c *lisafs.Connection, id lisafs.FDID, keep bool) (release 
 		return nil, err
 	}
 	defer fd.DecRef(nil)
-	if !fd.IsRegular() {
-		return func() {}, nil
-	}
 	for {
 		original, held := -1, -1
 		err = safelyRead(fd, func() (err error) {
@@ -125,14 +122,24 @@ func (s *sharing) own(c *lisafs.Connection, id lisafs.FDID, keep bool) (release 
 		if held >= 0 {
 			return func() { unix.Close(held) }, nil
 		}
+		if original < 0 {
+			return func() {}, nil
+		}
 		if err := s.exchange(fd, original, keep); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// hold opens a file for writing. If the file is marked, it duplicates the descriptor instead.
+// hold opens a file for writing. If the file is marked, it duplicates the descriptor instead. If
+// the file is not regular, it does nothing and returns -1 twice. It asks the host for the type,
+// because a hostile sentry can exchange a file while the gofer creates it. Then gVisor's type of
+// the descriptor is wrong.
 func (s *sharing) hold(fd int) (original, held int, err error) {
+	var stat unix.Stat_t
+	if err := fstat(fd, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFREG {
+		return -1, -1, err
+	}
 	marked, _, err := s.marked(fd)
 	if err == nil && !marked {
 		if held, err = writable(fd); err != nil {
@@ -166,7 +173,8 @@ func (s *sharing) exchange(fd *lisafs.ControlFD, original int, keep bool) error 
 	return safelyGlobal(fd, func() error { return s.replace(fd, original, made) })
 }
 
-// replace puts a copy in the place of the original. No other call runs at the same time.
+// replace puts a copy in the place of the original. No other call runs at the same time, except
+// calls that close files.
 func (s *sharing) replace(fd *lisafs.ControlFD, original int, made *staged) error {
 	var was, now unix.Stat_t
 	if err := fstat(original, &was); err != nil {

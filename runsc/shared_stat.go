@@ -60,8 +60,8 @@ func (s *sharing) recorded(fd int) (marked bool, since []byte) {
 }
 
 // record gives a file the attribute of files with several names in this volume. If there is no
-// space for the attribute, the gofer keeps the file open for writing instead, until it exits. In
-// both cases, pyro does not mark the file.
+// space for the attribute, the gofer keeps a regular file open for writing instead, until it exits.
+// In both cases, pyro does not mark the file.
 func (s *sharing) record(fd int) {
 	switch unix.Fsetxattr(fd, s.several, nil, unix.XATTR_CREATE) {
 	case nil, unix.EEXIST:
@@ -70,7 +70,7 @@ func (s *sharing) record(fd int) {
 		return
 	}
 	var stat unix.Stat_t
-	if fstat(fd, &stat) != nil {
+	if fstat(fd, &stat) != nil || stat.Mode&unix.S_IFMT != unix.S_IFREG {
 		return
 	}
 	s.mu.Lock()

@@ -1,9 +1,9 @@
 // Package filter provides compiled seccomp filters for the sentry and its gofer. gVisor would
 // compile the filters at each start, which takes a tenth of the start time.
 //
-// gVisor's compiler made the programs in programs_*.go from gVisor's rules (go generate). The test
-// compiles the rules again and compares the programs. If there is no program for an architecture or
-// for some options, gVisor compiles one.
+// gVisor's compiler made the programs in programs_*.go from gVisor's rules and Gofer (go generate).
+// The test compiles the rules again and compares the programs. If there is no program for an
+// architecture or for some options, gVisor compiles one.
 package filter
 
 import (

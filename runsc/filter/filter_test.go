@@ -50,7 +50,8 @@ func TestFilterMatchesGVisor(t *testing.T) {
 	}
 }
 
-// TestGoferFilterMatchesGVisor compares the gofer's programs in the same way.
+// TestGoferFilterMatchesGVisor compares the gofer's programs in the same way. They have the rule of
+// Gofer too.
 func TestGoferFilterMatchesGVisor(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("no filters for this architecture")
