@@ -54,17 +54,17 @@ test-all: ## install missing packages and run all tests, also the long ones. Thi
 
 # -short makes some random tests shorter. -vet=off, because lint runs vet. The number of packages
 # that run at once is one more than the number of processors, because some packages often wait. The
-# slowest packages start first, so that none of them runs alone at the end. The linker leaves out
-# debug information and symbols, which take more than a third of its time. The race detector does
-# not watch SQLite itself: its checks of pointers take a fifth of the time of tests with SQLite, and
-# the rest takes a tenth.
+# packages that take longest start first, so that none of them runs alone at the end. The linker
+# leaves out debug information and symbols, which take more than a third of its time. The race
+# detector does not watch SQLite itself: its checks of pointers take a fifth of the time of tests
+# with SQLite, and the rest takes a tenth.
 #
 # GORACE has options of the race detector. With atexit_sleep_ms=0, processes do not wait for a
 # second at exit; the tests start some hundred processes. With huge pages for its own data, the race
 # detector causes fewer page faults, which took a fifth of the time.
-SLOWEST := serve cli control ptymcp session/process supervisor/daemon agent/client
+SLOWEST := serve supervisor/daemon agent/client control ptymcp session/process cli storage
 RACE := PYRO_TEST_PROGRAMS=$(CURDIR)/bin/test CGO_ENABLED=1 GORACE="atexit_sleep_ms=0 no_huge_pages_for_shadow=0" \
-	scripts/tests.sh "$(SLOWEST:%=./internal/%) ./..." -race -vet=off \
+	scripts/tests.sh "./test ./web $(SLOWEST:%=./internal/%) ./..." -race -vet=off \
 	'-ldflags=-s -w' '-gcflags=modernc.org/...=-d=checkptr=0 -race=false' -p $$(($$(nproc) + 1)) -timeout 60m
 unit: build programs ## run the tests without machines, with the race detector
 	@$(RACE) -short
