@@ -5,6 +5,7 @@ import (
 	"io"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -84,11 +85,15 @@ func (f *fakeShell) Close(context.Context) error {
 	return f.do(func() error { f.closed = true; return nil })
 }
 
-func startFake(t *testing.T, f *fakeShell) child {
-	t.Helper()
+func workspaceSpec() session.Spec {
 	s := spec("command")
 	s.Backend, s.WorkspaceID = session.Workspace, "workspace"
-	c, err := startInWorkspace(f, s)
+	return s
+}
+
+func startFake(t *testing.T, f *fakeShell) child {
+	t.Helper()
+	c, err := startInWorkspace(f, workspaceSpec())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,5 +133,57 @@ func TestKillInWorkspace(t *testing.T) {
 		if _, err := c.Write([]byte("y")); broken && err == nil {
 			t.Error("input after its end was accepted")
 		}
+	}
+}
+
+// TestLimitsInPausedWorkspace waits in a paused workspace for much longer than the limits of a
+// session. The session does not end, and does not resume the workspace. The limits apply again when
+// the workspace runs.
+func TestLimitsInPausedWorkspace(t *testing.T) {
+	for name, limit := range map[string]func(*session.Spec){
+		"idle timeout":  func(s *session.Spec) { s.IdleTimeout = 3 * time.Second },
+		"runtime limit": func(s *session.Spec) { s.RuntimeLimit = 3 * time.Second },
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				s, f := workspaceSpec(), &fakeShell{paused: true}
+				limit(&s)
+				folder, err := session.Create(root, s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p := &sessionProcess{folder: folder, spec: s, ending: make(chan struct{}), ended: make(chan struct{})}
+				if p.output, err = openOutput(folder, s, session.Size{Cols: s.Cols, Rows: s.Rows}); err != nil {
+					t.Fatal(err)
+				}
+				defer p.output.close()
+				p.program = startFake(t, f)
+				p.in = newInput(p.program, 0)
+				go p.live(t.Context())
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				select {
+				case <-p.ended:
+					t.Fatalf("the session ended: %+v", p.state)
+				default:
+				}
+				if f.mu.Lock(); !f.paused {
+					t.Error("the workspace was resumed")
+				}
+				f.mu.Unlock()
+				if _, err := p.program.Write([]byte("y")); err != nil {
+					t.Fatal(err)
+				}
+				resumed := time.Now()
+				<-p.ended
+				if p.state.Reason != session.TimedOut {
+					t.Errorf("%+v", p.state)
+				}
+				if ran := time.Since(resumed); s.IdleTimeout > 0 && ran < s.IdleTimeout || ran > time.Minute {
+					t.Errorf("it ended %s after the workspace was resumed", ran)
+				}
+			})
+		})
 	}
 }
