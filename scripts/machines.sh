@@ -39,17 +39,28 @@ left() {
 # than the servers of the tests wait for a client.
 go tool -modfile=tools/go.mod -n buf >/dev/null
 
-before=$(processes)
-# Test the drivers and the built program. -vet=off, because lint runs vet. More tests run at once
-# than there are processors, because machines wait for much of the time.
-case $which in
-quick)
-	scripts/tests.sh "./test ./internal/machine/gvisor" -short -vet=off -tags machine -p 2 -parallel 4 -timeout 45m
+# emulated runs a few tests with emulated machines.
+emulated() {
 	export PYRO_ISOLATION=tcg
 	scripts/tests.sh ./internal/machine/qemu -short -vet=off -tags machine -timeout 20m \
 		-run '^TestConformance$/^tcg$/^(Cancel|Ready|Interfaces|Machines)$/^(Life|Files|Network|Storage|Forks)$'
 	scripts/tests.sh ./test -short -vet=off -tags machine -parallel 4 -timeout 45m \
 		-run '^(TestExitCodes|TestDeliveredIsolationIsNamed|TestWorkspaceExec|TestWorkspaceDisk|TestPausedWorkspace|TestEgressDenied)$'
+}
+
+before=$(processes)
+# Test the drivers and the built program. -vet=off, because lint runs vet. More tests run at once
+# than there are processors, because machines wait for much of the time.
+case $which in
+quick)
+	# Emulated machines start slowly and wait for much of the time, so their tests run beside the
+	# others. They print when the others have ended.
+	emulated >"$own/emulated" 2>&1 &
+	code=0
+	scripts/tests.sh "./test ./internal/machine/gvisor" -short -vet=off -tags machine -p 2 -parallel 4 -timeout 45m || code=$?
+	wait $! || code=$?
+	cat "$own/emulated"
+	[ "$code" = 0 ] || exit "$code"
 	;;
 all)
 	packages=$(grep -rl --include='*_test.go' '^//go:build machine$' . | xargs -n 1 dirname | sort -u | grep -vx ./test)
