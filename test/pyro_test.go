@@ -115,7 +115,13 @@ type result struct {
 // run runs pyro with the given input, and checks that no files remain.
 func (p *program) run(stdin io.Reader, args ...string) result {
 	p.t.Helper()
-	cmd := p.command(args...)
+	return p.runFor(patience, stdin, args...)
+}
+
+// runFor is like run, with another time limit.
+func (p *program) runFor(limit time.Duration, stdin io.Reader, args ...string) result {
+	p.t.Helper()
+	cmd := p.commandFor(limit, args...)
 	var out, errs bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errs
 	err := cmd.Run()

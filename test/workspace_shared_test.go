@@ -127,7 +127,7 @@ func TestRandomChangesOfSharedFiles(t *testing.T) {
 		t.Helper()
 		line := fmt.Sprintf("cat >/tmp/changes.py <<'E'\n%s\nE\npython3 /tmp/changes.py %d %d", randomChanges, seed, changes)
 		ended := make(chan result, 1)
-		go func() { ended <- p.run(nil, "workspace", "exec", id, "--", "sh", "-c", line) }()
+		go func() { ended <- p.runFor(5*patience, nil, "workspace", "exec", id, "--", "sh", "-c", line) }()
 		meanwhile()
 		if r := <-ended; r.code != 0 {
 			t.Fatalf("seed %d: exit code %d\n%s%s", seed, r.code, r.stdout, r.stderr)
