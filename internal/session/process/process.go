@@ -162,10 +162,9 @@ func (p *sessionProcess) live(ctx context.Context) error {
 	go p.in.pump()
 	defer p.in.close()
 	var notice string
-	var lastSuspended time.Time // when the program was last found suspended
 	expire := p.expiry()
 	defer expire.Stop()
-	idle := time.NewTicker(idleTick)
+	idle := timer(p.spec.IdleTimeout)
 	defer idle.Stop()
 	for {
 		select {
@@ -177,18 +176,21 @@ func (p *sessionProcess) live(ctx context.Context) error {
 			p.stop(session.Killed)
 		case <-expire.C:
 			if p.suspended() {
-				expire.Reset(idleTick)
+				expire.Reset(maxRetry)
 				continue
 			}
 			notice = fmt.Sprintf("session timed out (limit %g s)", p.spec.RuntimeLimit.Seconds())
 			p.stop(session.TimedOut)
 		case <-idle.C:
-			if p.suspended() {
-				lastSuspended = time.Now()
+			last := p.output.lastUse()
+			if w, ok := p.program.(*workspaceProgram); ok && w.lastPaused().After(last) {
+				last = w.lastPaused() // the time of a pause does not count
 			}
-			if p.spec.IdleTimeout > 0 && time.Since(p.output.lastUse()) > p.spec.IdleTimeout && time.Since(lastSuspended) > p.spec.IdleTimeout {
-				p.stop(session.TimedOut)
+			if left := p.spec.IdleTimeout - time.Since(last); left > 0 {
+				idle.Reset(left)
+				continue
 			}
+			p.stop(session.TimedOut)
 		case <-p.ending:
 			p.program.kill(session.EndGrace)
 			<-exited
@@ -208,19 +210,22 @@ func (p *sessionProcess) suspended() bool {
 	return ok && w.suspended()
 }
 
-const idleTick = time.Second
-
 // expiry returns a timer that fires at the runtime limit of the session.
 func (p *sessionProcess) expiry() *time.Timer {
-	if left := p.spec.RuntimeLimit; left > 0 {
-		if p.state.Recovered {
-			left -= time.Since(p.spec.CreatedAt)
-		}
-		return time.NewTimer(max(0, left))
+	left := p.spec.RuntimeLimit
+	if left > 0 && p.state.Recovered {
+		left = max(1, left-time.Since(p.spec.CreatedAt))
 	}
-	never := time.NewTimer(time.Hour)
-	never.Stop()
-	return never
+	return timer(left)
+}
+
+// timer returns a timer that fires after the limit. If the limit is 0, it never fires.
+func timer(limit time.Duration) *time.Timer {
+	t := time.NewTimer(limit)
+	if limit == 0 {
+		t.Stop()
+	}
+	return t
 }
 
 // stop ends the session. If it is called several times, the first reason is recorded.

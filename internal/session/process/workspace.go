@@ -68,7 +68,8 @@ type workspaceProgram struct {
 	shell    Shell
 	from     map[session.Stream]io.ReadCloser
 	paused   atomic.Bool
-	resumed  chan struct{} // receives a value after an operation succeeded, so the workspace runs
+	pausedAt atomic.Pointer[time.Time] // when a read last found the workspace paused
+	resumed  chan struct{}             // receives a value after an operation succeeded, so the workspace runs
 	stopping chan struct{}
 	stop     sync.Once
 	ended    chan struct{} // closed when exit and lost are set
@@ -119,6 +120,8 @@ func (p *workspaceProgram) copy(stream session.Stream, to *io.PipeWriter) {
 		p.paused.Store(errors.Is(err, ErrPaused))
 		switch {
 		case errors.Is(err, ErrPaused):
+			now := time.Now()
+			p.pausedAt.Store(&now)
 			select {
 			case <-time.After(retry):
 			case <-p.resumed:
@@ -160,6 +163,18 @@ func (p *workspaceProgram) streams() map[session.Stream]io.ReadCloser       { re
 func (p *workspaceProgram) wait() (unix.WaitStatus, bool)                   { <-p.ended; return p.exit, p.lost.Load() }
 func (p *workspaceProgram) foreground() (settings *unix.Termios, group int) { return nil, 0 }
 func (p *workspaceProgram) suspended() bool                                 { return p.paused.Load() }
+
+// lastPaused returns the time when the workspace was last paused, which is now if it still is. It
+// returns zero if the workspace was never paused.
+func (p *workspaceProgram) lastPaused() (at time.Time) {
+	if p.suspended() {
+		return time.Now()
+	}
+	if last := p.pausedAt.Load(); last != nil {
+		at = *last
+	}
+	return at
+}
 
 // do calls f, an operation that resumes the workspace if it is paused.
 func (p *workspaceProgram) do(f func(ctx context.Context) error) error {
