@@ -27,7 +27,7 @@ func said(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServi
 }
 
 // hostCounting starts a program in the background that writes consecutive numbers to a file.
-const hostCounting = `setsid sh -c 'n=0; while :; do n=$((n+1)); echo $$ $n; sleep 0.05; done' >/tmp/counted 2>&1 </dev/null & sleep 0.5; head -n 1 /tmp/counted`
+const hostCounting = `setsid sh -c 'n=0; while :; do n=$((n+1)); echo $$ $n; sleep 0.05; done' >/tmp/counted 2>&1 </dev/null & until [ -s /tmp/counted ]; do sleep 0.05; done; head -n 1 /tmp/counted`
 
 // counts waits until hostCounting has written more lines. It checks that one process has written
 // all lines and that no number is missing.

@@ -215,8 +215,14 @@ func TestPause(t *testing.T) {
 	if got, err := get(at); err != nil || got != "kept\n" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if logs := p.run(nil, "workspace", "service", "logs", id, "web"); logs.stdout[:min(len(logs.stdout), 10)] != "says this\n" || strings.Count(logs.stderr, `"GET /kept HTTP/1.1" 200`) != 2 {
-		t.Errorf("%+v", logs)
+	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) { // the log can be later than the answer
+		logs := p.run(nil, "workspace", "service", "logs", id, "web")
+		if strings.HasPrefix(logs.stdout, "says this\n") && strings.Count(logs.stderr, `"GET /kept HTTP/1.1" 200`) == 2 {
+			break
+		}
+		if time.Since(began) > patience {
+			t.Fatalf("%+v", logs)
+		}
 	}
 
 	// A service can be stopped while its workspace is paused.
