@@ -137,7 +137,7 @@ func (s *sharing) own(c *lisafs.Connection, id lisafs.FDID, keep bool) (release 
 // the descriptor is wrong.
 func (s *sharing) hold(fd int) (original, held int, err error) {
 	var stat unix.Stat_t
-	if err := fstat(fd, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFREG {
+	if err := fstat(fd, &stat); err != nil || !isRegular(&stat) {
 		return -1, -1, err
 	}
 	marked, _, err := s.marked(fd)
@@ -234,6 +234,8 @@ func eachUser(node *lisafs.Node, inode uint64, fn func(fd *int)) {
 func fstat(fd int, stat *unix.Stat_t) error {
 	return unix.Fstatat(fd, "", stat, unix.AT_EMPTY_PATH)
 }
+
+func isRegular(stat *unix.Stat_t) bool { return stat.Mode&unix.S_IFMT == unix.S_IFREG }
 
 // staged is a copy that does not have its name yet.
 type staged struct {

@@ -70,7 +70,7 @@ func (s *sharing) record(fd int) {
 		return
 	}
 	var stat unix.Stat_t
-	if fstat(fd, &stat) != nil || stat.Mode&unix.S_IFMT != unix.S_IFREG {
+	if fstat(fd, &stat) != nil || !isRegular(&stat) {
 		return
 	}
 	s.mu.Lock()

@@ -132,7 +132,7 @@ func (w *walk) removed() {
 			continue
 		}
 		missing = 0
-		if stat.Mode&unix.S_IFMT == unix.S_IFREG && stat.Nlink == 0 && w.first(stat.Ino) {
+		if isRegular(&stat) && stat.Nlink == 0 && w.first(stat.Ino) {
 			w.add(&stat)
 		}
 	}

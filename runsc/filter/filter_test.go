@@ -50,8 +50,8 @@ func TestFilterMatchesGVisor(t *testing.T) {
 	}
 }
 
-// TestGoferFilterMatchesGVisor compares the gofer's programs in the same way. They have the rule of
-// Gofer too.
+// TestGoferFilterMatchesGVisor does the same for the gofer's programs, which also contain the extra
+// rule of Gofer.
 func TestGoferFilterMatchesGVisor(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("no filters for this architecture")

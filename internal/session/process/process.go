@@ -176,17 +176,13 @@ func (p *sessionProcess) live(ctx context.Context) error {
 			p.stop(session.Killed)
 		case <-expire.C:
 			if p.suspended() {
-				expire.Reset(maxRetry)
+				expire.Reset(maxRetry) // a resume is noticed within this time
 				continue
 			}
 			notice = fmt.Sprintf("session timed out (limit %g s)", p.spec.RuntimeLimit.Seconds())
 			p.stop(session.TimedOut)
 		case <-idle.C:
-			last := p.output.lastUse()
-			if w, ok := p.program.(*workspaceProgram); ok && w.lastPaused().After(last) {
-				last = w.lastPaused() // the time of a pause does not count
-			}
-			if left := p.spec.IdleTimeout - time.Since(last); left > 0 {
+			if left := p.spec.IdleTimeout - time.Since(p.lastActive()); left > 0 {
 				idle.Reset(left)
 				continue
 			}
@@ -208,6 +204,18 @@ func (p *sessionProcess) live(ctx context.Context) error {
 func (p *sessionProcess) suspended() bool {
 	w, ok := p.program.(*workspaceProgram)
 	return ok && w.suspended()
+}
+
+// lastActive returns when the session last had output, was used, or was paused. The time of a
+// pause does not count towards the idle timeout.
+func (p *sessionProcess) lastActive() time.Time {
+	last := p.output.lastUse()
+	if w, ok := p.program.(*workspaceProgram); ok {
+		if paused := w.lastPaused(); paused.After(last) {
+			return paused
+		}
+	}
+	return last
 }
 
 // expiry returns a timer that fires at the runtime limit of the session.
