@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
+	"github.com/pyro-mcp/pyro/internal/gen/agent/v1/agentv1connect"
 	programv1 "github.com/pyro-mcp/pyro/internal/gen/program/v1"
 	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/testenv"
@@ -83,6 +85,45 @@ func TestCancelledEarly(t *testing.T) {
 		cancel()
 	}
 	gone(t, mark)
+}
+
+// TestSlowKill checks that the client kills an abandoned command even if the agent is slow, and that
+// the caller does not wait for that.
+func TestSlowKill(t *testing.T) {
+	goOn, killed := make(chan struct{}), make(chan struct{})
+	c, err := Dial(within(t), evil(t, byPath(map[string]http.HandlerFunc{
+		agentv1connect.AgentServiceExecProcedure: func(w http.ResponseWriter, r *http.Request) {
+			answer(event(t, &agentv1.ExecEvent{Started: &agentv1.Started{Pid: 1}}))(w, r)
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		},
+		agentv1connect.AgentServiceReleaseProcedure: func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case <-goOn:
+				w.Header().Set("Content-Type", "application/proto") // an empty message
+			case <-r.Context().Done():
+			}
+		},
+		agentv1connect.AgentServiceSignalProcedure: func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/proto")
+			close(killed)
+		},
+	})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithCancel(within(t))
+	_, err = c.Exec(ctx, program.Command{Argv: []string{"x"}}, program.Attach{Started: func(program.Process) { cancel() }})
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	close(goOn)
+	select {
+	case <-killed:
+	case <-within(t).Done():
+		t.Error("the command was not killed")
+	}
 }
 
 func TestFailingWriter(t *testing.T) {

@@ -292,12 +292,14 @@ func (e *exec) sendInput(ctx context.Context, in io.Reader, offset uint64) error
 	}
 }
 
-// finishPatience is the time limit of finish. finish does not use the caller's context, which might
-// have ended.
-const finishPatience = 2 * time.Second
+const (
+	finishPatience = 2 * time.Second // how long the caller of finish waits
+	killPatience   = time.Minute     // how long finish tries to kill an abandoned command
+)
 
-// finish releases a command that has ended, and kills one that was abandoned. It ignores errors,
-// because they mean that the link is lost.
+// finish releases a command that has ended, and kills one that was abandoned. It does not use the
+// caller's context, which might have ended. If the agent is slow, finish continues in the background
+// until the client is closed. It ignores errors, because they mean that the link is lost.
 func (e *exec) finish(failed error) {
 	if e.refused || e.cut || !e.sent {
 		return
@@ -305,12 +307,18 @@ func (e *exec) finish(failed error) {
 	if failed == nil && e.client.ended.add(e.command.ID) {
 		return // the next start request releases it
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), finishPatience)
+	finished, cancel := context.WithTimeout(context.Background(), finishPatience)
 	defer cancel()
-	// After the release, the agent ignores a delayed start request. So the command can't start
-	// after the kill.
-	err := e.client.release(ctx, e.command.ID)
-	if failed != nil && err == nil {
-		e.client.Kill(ctx, e.command.ID)
-	}
+	go func() {
+		defer cancel()
+		ctx, end := context.WithTimeout(e.client.life, killPatience)
+		defer end()
+		// After the release, the agent ignores a delayed start request. So the command can't start
+		// after the kill.
+		err := e.client.release(ctx, e.command.ID)
+		if failed != nil && err == nil {
+			e.client.Kill(ctx, e.command.ID)
+		}
+	}()
+	<-finished.Done()
 }
