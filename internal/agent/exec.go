@@ -250,11 +250,23 @@ func (p *process) limit(timeout time.Duration) {
 }
 
 // signal sends a signal to the process group. If the process has a terminal, signal first waits
-// until a foreground shell has read its input. It then sends the signal to the foreground group.
-func (p *process) signal(ctx context.Context, sig syscall.Signal) error {
-	if p.terminal != nil && sig != syscall.SIGKILL && sig != syscall.SIGHUP {
+// until a foreground shell has read its input. It then sends the signal to the foreground group,
+// and discards unread input as the key for the signal does (input.interrupt).
+func (p *process) signal(ctx context.Context, sig syscall.Signal, typed uint64) error {
+	if p.terminal == nil {
+		return p.send(sig)
+	}
+	if sig != syscall.SIGKILL && sig != syscall.SIGHUP {
 		p.awaitRead(ctx)
 	}
+	if _, hasKey := signalKeys[sig]; hasKey {
+		return p.input.interrupt(sig, typed, func() error { return p.send(sig) })
+	}
+	return p.send(sig)
+}
+
+// send sends a signal to the process group, or to the foreground group of the terminal.
+func (p *process) send(sig syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.reaped {

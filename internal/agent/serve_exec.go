@@ -158,7 +158,7 @@ func (s *Server) Signal(ctx context.Context, req *connect.Request[agentv1.Signal
 	if req.Msg.Scope == agentv1.Scope_SCOPE_TREE {
 		err = p.group.Kill(p.command.PID())
 	} else {
-		err = p.signal(ctx, sig)
+		err = p.signal(ctx, sig, req.Msg.Typed)
 	}
 	if err != nil {
 		return nil, connect.NewError(connect.CodeFailedPrecondition, err)

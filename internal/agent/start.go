@@ -301,11 +301,11 @@ func (s *Server) attach(p *process, timeout time.Duration, e *stdio) {
 	pumps := []*pump{startPump(e.stdout, p.stdout)}
 	if e.terminal {
 		p.terminal = e.stdout
-		p.input = &input{to: e.stdout, terminal: true}
+		p.input = newInput(e.stdout, true)
 	} else {
 		p.stderr = newOutput(agentv1.Stream_STREAM_STDERR, p.notify)
 		pumps = append(pumps, startPump(e.stderr, p.stderr))
-		p.input = &input{to: e.stdin}
+		p.input = newInput(e.stdin, false)
 	}
 	p.limit(timeout)
 	go p.watch(pumps, func() { s.execs.forget(p.id) })

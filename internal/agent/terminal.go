@@ -6,7 +6,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -57,28 +56,6 @@ func foreground(terminal *os.File) (group int, known bool) {
 		return err
 	})
 	return max(group, 0), err == nil
-}
-
-// typeSignal sends a signal to the foreground group by typing its control character. It returns
-// false if the signal has no control character on this terminal or typing fails.
-func typeSignal(terminal *os.File, sig syscall.Signal) bool {
-	key, ok := map[syscall.Signal]int{syscall.SIGINT: unix.VINTR, syscall.SIGQUIT: unix.VQUIT, syscall.SIGTSTP: unix.VSUSP}[sig]
-	if !ok {
-		return false
-	}
-	var char byte
-	err := withDescriptor(terminal, func(fd int) error {
-		settings, err := unix.IoctlGetTermios(fd, unix.TCGETS)
-		if err == nil && settings.Lflag&unix.ISIG != 0 {
-			char = settings.Cc[key]
-		}
-		return err
-	})
-	if err != nil || char == 0 {
-		return false
-	}
-	_, err = terminal.Write([]byte{char})
-	return err == nil
 }
 
 // lineLimit returns the length of the longest line that a terminal accepts, or 0 if there is no

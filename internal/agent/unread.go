@@ -59,14 +59,21 @@ func (p *process) busy() bool {
 
 // unread returns how many bytes of input a program could read now, or 0 if that is unknown.
 func unread(terminal *os.File) (n int) {
-	withDescriptor(terminal, func(fd int) error {
+	asProgram(terminal, func(tty int) (err error) {
+		n, err = unix.IoctlGetInt(tty, unix.TIOCINQ)
+		return err
+	})
+	return n
+}
+
+// asProgram calls f with a descriptor of the end of the terminal that programs use.
+func asProgram(terminal *os.File, f func(tty int) error) error {
+	return withDescriptor(terminal, func(fd int) error {
 		tty, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCGPTPEER, unix.O_RDONLY|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC)
 		if errno != 0 {
 			return errno
 		}
 		defer unix.Close(int(tty))
-		n, _ = unix.IoctlGetInt(int(tty), unix.TIOCINQ)
-		return nil
+		return f(int(tty))
 	})
-	return n
 }

@@ -157,8 +157,9 @@ whole lines, pyro refuses a line of more than 4,095 bytes.`,
 
 func newShellSignal() *cobra.Command {
 	var req pyro.SignalShellRequest
-	cmd := onPart("signal ID SHELL", "Send a signal to the foreground program of a shell", `Send a signal to the foreground program of a shell, as Ctrl-C does. pyro first waits until the shell
-has printed its first prompt and has read earlier input. It sends KILL and HUP immediately.`,
+	cmd := onPart("signal ID SHELL", "Send a signal to the foreground program of a shell", `Send a signal to the foreground program of a shell, as Ctrl-C does. pyro first waits a moment for the
+first prompt of the shell, and until the shell has read earlier input. It sends KILL and HUP
+immediately. INT, QUIT and TSTP discard input that the program has not read, as their keys do.`,
 		"  pyro workspace shell signal ws-0123456789ab sh-0123456789ab --signal TERM",
 		completeShell, func(cmd *cobra.Command, id, shell string) error {
 			req.WorkspaceID, req.ShellID = id, shell

@@ -87,8 +87,8 @@ func TestCancelledEarly(t *testing.T) {
 	gone(t, mark)
 }
 
-// TestSlowKill checks that the client kills an abandoned command even if the agent is slow, and that
-// the caller does not wait for that.
+// TestSlowKill checks that the client kills an abandoned command even if the agent is slow, and
+// that the caller does not wait for that.
 func TestSlowKill(t *testing.T) {
 	goOn, killed := make(chan struct{}), make(chan struct{})
 	c, err := Dial(within(t), evil(t, byPath(map[string]http.HandlerFunc{

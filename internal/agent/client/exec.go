@@ -298,8 +298,9 @@ const (
 )
 
 // finish releases a command that has ended, and kills one that was abandoned. It does not use the
-// caller's context, which might have ended. If the agent is slow, finish continues in the background
-// until the client is closed. It ignores errors, because they mean that the link is lost.
+// caller's context, which might have ended. If the agent is slow, finish continues in the
+// background until killPatience has passed or the client is closed. It ignores errors, because they
+// mean that the link is lost.
 func (e *exec) finish(failed error) {
 	if e.refused || e.cut || !e.sent {
 		return

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -136,5 +137,76 @@ func TestInterrupt(t *testing.T) {
 		if err != nil || exit.Code != 7 || !strings.Contains(shown.String(), "status 130") {
 			t.Errorf("%s: %q, %+v, %v", name, shown, exit, err)
 		}
+	}
+}
+
+// TestSignalDiscardsInput checks that a signal discards unread input if the key for it would. The
+// input does not fit into the terminal, so a part of it has not arrived when the signal does.
+func TestSignalDiscardsInput(t *testing.T) {
+	c := dial(t, startAgent(t))
+	shown := &console{}
+	r, w := io.Pipe()
+	command := program.Command{ID: "it", Argv: []string{"bash", "--norc", "--noprofile", "-i"}, Env: []string{"PS1=", "HISTFILE=", mark}, TTY: &screen}
+	go func() {
+		job, ahead := "sh -c 'echo job $((40+2)); exec sleep 600'\n", strings.Repeat("echo ahead $((1+1))\n", 20000)
+		io.WriteString(w, job)
+		shown.await(t, "job 42")
+		go func() {
+			shown.await(t, "ahead") // the echo
+			if err := c.SignalAfter(within(t), "it", syscall.SIGINT, uint64(len(job)+len(ahead))); err != nil {
+				t.Error(err)
+			}
+		}()
+		io.WriteString(w, ahead)
+		io.WriteString(w, "echo status $?; exit 7\n")
+	}()
+	exit, err := c.Exec(within(t), command, program.Attach{Stdin: r, Stdout: shown})
+	r.Close()
+	if text := shown.String(); err != nil || exit.Code != 7 || !strings.Contains(text, "status 130") ||
+		strings.Contains(text, "ahead 2") || strings.Contains(text, "not found") {
+		t.Errorf("%+v, %v, %q", exit, err, text[max(0, len(text)-1000):])
+	}
+}
+
+// TestSignalKeepsInput checks which signals discard a line that was not read. They keep it if the
+// settings of the terminal say so, if the signal has no key, or if the offset is unknown.
+func TestSignalKeepsInput(t *testing.T) {
+	for name, test := range map[string]struct {
+		settings string
+		signal   syscall.Signal
+		typed    int
+		want     string
+	}{
+		"INT":       {"isig -noflsh", syscall.SIGINT, 6, "second"},
+		"QUIT":      {"isig -noflsh", syscall.SIGQUIT, 6, "second"},
+		"no flush":  {"isig noflsh", syscall.SIGINT, 6, "first"},
+		"no keys":   {"-isig -noflsh", syscall.SIGINT, 6, "first"},
+		"no key":    {"isig -noflsh", syscall.SIGUSR1, 6, "first"},
+		"undefined": {"isig -noflsh intr undef", syscall.SIGINT, 6, "first"},
+		"unknown":   {"isig -noflsh", syscall.SIGINT, 0, "first"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := dial(t, startAgent(t))
+			shown := &console{}
+			r, w := io.Pipe()
+			command := sh("trap c=1 INT QUIT USR1; stty -echo " + test.settings + `; echo go
+				until [ "$c" ]; do sleep 0.02; done; echo caught; read -r line; echo "got $line"`)
+			command.ID, command.TTY = "it", &screen
+			go func() {
+				shown.await(t, "go")
+				io.WriteString(w, "first\n")
+				if err := c.SignalAfter(within(t), "it", test.signal, uint64(test.typed)); err != nil {
+					t.Error(err)
+				}
+				shown.await(t, "caught")
+				io.WriteString(w, "second\n")
+			}()
+			exit, err := c.Exec(within(t), command, program.Attach{Stdin: r, Stdout: shown})
+			r.Close()
+			if err != nil || !strings.Contains(shown.String(), "got "+test.want+"\r\n") {
+				t.Errorf("%q, %+v, %v", shown, exit, err)
+			}
+		})
 	}
 }

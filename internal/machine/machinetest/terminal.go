@@ -62,3 +62,48 @@ func (s suite) terminal(t *testing.T) {
 		t.Errorf("it ended with %+v", exit)
 	}
 }
+
+// typeAhead types a line that the foreground program does not read, and then interrupts the
+// program, by a signal and by a key. Both discard the line.
+func (s suite) typeAhead(t *testing.T) {
+	g := s.renewed(t, usual)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	keys, typed := io.Pipe()
+	defer typed.Close()
+	out := &output{}
+	id, ended := program.NewID(), make(chan program.Exit, 1)
+	go func() {
+		exit, err := g.agent.Exec(ctx, program.Command{
+			ID: id, Argv: []string{"/bin/sh", "-c", `trap 'echo interrupted' INT
+				for i in 1 2; do echo "sleep $i"; sleep 1000; read -r line; echo "$i: $line"; done`}, Cwd: "/", TTY: &program.Terminal{Cols: 80, Rows: 25},
+		}, program.Attach{Stdin: keys, Stdout: out})
+		if err != nil {
+			t.Error(err)
+		}
+		ended <- exit
+	}()
+	prints := func(text string) {
+		t.Helper()
+		g.until(t, func() bool { return strings.Contains(out.String(), text) })
+	}
+	for i, interrupt := range []func(){
+		func() {
+			if err := g.agent.SignalAfter(ctx, id, syscall.SIGINT, uint64(len("ahead 1\n"))); err != nil {
+				t.Error(err)
+			}
+		},
+		func() { io.WriteString(typed, "\x03") },
+	} {
+		prints(fmt.Sprintf("sleep %d", i+1))
+		io.WriteString(typed, fmt.Sprintf("ahead %d\n", i+1))
+		prints(fmt.Sprintf("ahead %d", i+1)) // the echo
+		interrupt()
+		g.until(t, func() bool { return strings.Count(out.String(), "interrupted") > i })
+		io.WriteString(typed, "next\n")
+		prints(fmt.Sprintf("%d: next", i+1))
+	}
+	if exit := <-ended; exit.Code != 0 {
+		t.Errorf("it ended with %+v", exit)
+	}
+}

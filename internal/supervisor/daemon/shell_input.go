@@ -77,9 +77,11 @@ func (s *shell) awaitAnswer(ctx context.Context) {
 	s.log.Wait(ctx, asked.at)
 }
 
-// signal sends a signal to the foreground group. It first waits until the program has read earlier
-// input, except for SIGKILL and SIGHUP.
+// signal sends a signal to the foreground group. It first waits for a short time until the terminal
+// has earlier input and a shell has read it, except for SIGKILL and SIGHUP. Then SIGINT, SIGQUIT
+// and SIGTSTP discard unread input, if their keys discard input on this terminal.
 func (s *shell) signal(ctx context.Context, sig syscall.Signal) error {
+	typed := s.in.end()
 	if sig != syscall.SIGKILL && sig != syscall.SIGHUP {
 		select {
 		case <-s.ready.now:
@@ -90,7 +92,11 @@ func (s *shell) signal(ctx context.Context, sig syscall.Signal) error {
 		defer cancel()
 		s.in.awaitRead(quick)
 	}
-	return s.job.signal(ctx, sig)
+	err := s.daemon.machine.Agent.SignalAfter(ctx, s.programID(), sig, typed)
+	if err == nil && (sig == syscall.SIGINT || sig == syscall.SIGQUIT || sig == syscall.SIGTSTP) {
+		s.in.dropLine(typed)
+	}
+	return err
 }
 
 // lineLimit returns the longest line that the terminal accepts now, in bytes. It returns 0 if there
@@ -175,6 +181,22 @@ func (b *inbox) awaitRead(ctx context.Context) {
 	defer b.mu.Unlock()
 	for len(b.typed) > 0 && !b.closed && ctx.Err() == nil {
 		b.cond.Wait()
+	}
+}
+
+// end returns the offset of the end of all input.
+func (b *inbox) end() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.accepted + uint64(len(b.typed))
+}
+
+// dropLine records that the line before the given offset is not continued.
+func (b *inbox) dropLine(end uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.accepted+uint64(len(b.typed)) == end {
+		b.begun = 0
 	}
 }
 

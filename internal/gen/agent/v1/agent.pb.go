@@ -1228,10 +1228,13 @@ func (x *InputResponse) GetLineLimit() uint32 {
 }
 
 type SignalRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
-	Signal        uint32                 `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"` // 1 to 64
-	Scope         Scope                  `protobuf:"varint,3,opt,name=scope,proto3,enum=agent.v1.Scope" json:"scope,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	ExecId string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	Signal uint32                 `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"` // 1 to 64
+	Scope  Scope                  `protobuf:"varint,3,opt,name=scope,proto3,enum=agent.v1.Scope" json:"scope,omitempty"`
+	// If this is not 0 and the keys of a PTY discard unread input, SIGINT, SIGQUIT and SIGTSTP do the
+	// same. They also discard input before this offset that arrives later.
+	Typed         uint64 `protobuf:"varint,4,opt,name=typed,proto3" json:"typed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1285,6 +1288,13 @@ func (x *SignalRequest) GetScope() Scope {
 		return x.Scope
 	}
 	return Scope_SCOPE_GROUP
+}
+
+func (x *SignalRequest) GetTyped() uint64 {
+	if x != nil {
+		return x.Typed
+	}
+	return 0
 }
 
 type SignalResponse struct {
@@ -2391,11 +2401,12 @@ const file_agent_v1_agent_proto_rawDesc = "" +
 	"\baccepted\x18\x01 \x01(\x04R\baccepted\x12\x16\n" +
 	"\x06closed\x18\x02 \x01(\bR\x06closed\x12\x1d\n" +
 	"\n" +
-	"line_limit\x18\x03 \x01(\rR\tlineLimit\"g\n" +
+	"line_limit\x18\x03 \x01(\rR\tlineLimit\"}\n" +
 	"\rSignalRequest\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\rR\x06signal\x12%\n" +
-	"\x05scope\x18\x03 \x01(\x0e2\x0f.agent.v1.ScopeR\x05scope\"\x10\n" +
+	"\x05scope\x18\x03 \x01(\x0e2\x0f.agent.v1.ScopeR\x05scope\x12\x14\n" +
+	"\x05typed\x18\x04 \x01(\x04R\x05typed\"\x10\n" +
 	"\x0eSignalResponse\"P\n" +
 	"\rResizeRequest\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x12\n" +
