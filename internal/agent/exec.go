@@ -148,7 +148,8 @@ func (p *pump) readRemaining() (held bool) {
 }
 
 // terminalCapacity is an upper bound of how much output the kernel buffers for a PTY, in bytes.
-const terminalCapacity = 64 << 10
+// gVisor buffers up to 132 KiB: two blocks of 64 KiB and a line of 4 KiB.
+const terminalCapacity = 192 << 10
 
 // capacity returns how many bytes a pipe or PTY can buffer.
 func capacity(fd uintptr) int {

@@ -55,7 +55,7 @@ func Run(t *testing.T, d machine.Driver, root machine.Root) {
 			name  string
 			check func(*testing.T)
 		}{
-			{"Life", s.life}, {"Killed", s.killed}, {"Terminal", s.terminal}, {"TypeAhead", s.typeAhead}, {"RenewFirst", s.renewFirst}, {"Isolated", s.isolated}, {"Kernel", s.kernel},
+			{"Life", s.life}, {"Killed", s.killed}, {"Terminal", s.terminal}, {"TypeAhead", s.typeAhead}, {"LastOutput", s.lastOutput}, {"RenewFirst", s.renewFirst}, {"Isolated", s.isolated}, {"Kernel", s.kernel},
 			{"Files", s.files}, {"Trees", s.trees}, {"Timers", s.timers},
 			{"Identity", s.identity}, {"Network", s.network}, {"Disk", s.disk}, {"Storage", s.storage}, {"Limits", s.limits}, {"Processor", s.processor}, {"OutOfMemory", s.outOfMemory},
 			{"ForkBomb", s.forkBomb}, {"SetUID", s.setUID}, {"Containers", s.containers},
