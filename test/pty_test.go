@@ -124,8 +124,10 @@ func TestWorkspaceSession(t *testing.T) {
 	id := p.create()
 	s := openTerminal(t, p, id, "PS1='> ' exec bash --norc", func(s *session.Spec) { s.Env["VALUE"] = "not-in-arguments-98765" })
 	s.until(session.Output, "> ")
-	s.typed("hostname; pwd; stty size; echo \"$ANSWER\"\n")
-	for _, text := range []string{id, "/workspace", "20 90", "the answer is 42"} {
+	s.typed("hostname; pwd; stty size; echo \"$ANSWER\"; PS1='re''ady> '\n")
+	// Before each prompt, bash reads the size of the terminal and sets it again. So a new size
+	// could be reverted until there is a prompt.
+	for _, text := range []string{id, "/workspace", "20 90", "the answer is 42", "ready> "} {
 		s.until(session.Output, text)
 	}
 	s.ask(session.Request{Op: session.OpResize, Cols: 100, Rows: 30})
@@ -156,7 +158,7 @@ func TestWorkspaceSession(t *testing.T) {
 		t.Errorf("%+v", state)
 	}
 
-	s = openTerminal(t, p, id, "trap 'sleep 0.3; echo cleaned >cleaned' EXIT; echo ready; while :; do sleep 0.1; done", nil)
+	s = openTerminal(t, p, id, "trap 'echo cleaned >cleaned' EXIT; echo ready; while :; do sleep 0.1; done", nil)
 	s.until(session.Output, "ready")
 	s.close()
 	if got := p.shell(id, "cat cleaned"); got != "cleaned\n" {
