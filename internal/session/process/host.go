@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 	"unsafe"
@@ -25,9 +26,13 @@ import (
 type hostProgram struct {
 	cmd       *exec.Cmd
 	master    *os.File
+	tty       string // path of the end of the terminal that programs use
 	separated map[session.Stream]io.ReadCloser
 	ended     chan struct{}
 	status    unix.WaitStatus
+
+	signals sync.Mutex // locked by signal
+	writing sync.Mutex // locked by Write, and while signal discards input
 }
 
 // start starts the program of a session. It makes this process the subreaper of all its
@@ -36,12 +41,12 @@ func start(spec session.Spec) (child, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, os.NewSyscallError("prctl", err)
 	}
-	master, tty, err := pty.Open()
+	master, tty, err := openTerminal()
 	if err != nil {
 		return nil, fault.Newf(fault.Unavailable, "open a terminal: %w", err)
 	}
 	defer tty.Close()
-	p := &hostProgram{master: master, ended: make(chan struct{})}
+	p := &hostProgram{master: master, tty: tty.Name(), ended: make(chan struct{})}
 	if err := setSize(master, spec.Cols, spec.Rows); err != nil {
 		master.Close()
 		return nil, err
@@ -153,7 +158,18 @@ func (p *hostProgram) close() {
 	}
 }
 
-func (p *hostProgram) Write(b []byte) (int, error)               { return p.master.Write(b) }
+// Write types into the terminal. It waits while the terminal is full. If a signal discards the
+// input meanwhile, Write succeeds.
+func (p *hostProgram) Write(b []byte) (int, error) {
+	p.writing.Lock()
+	defer p.writing.Unlock()
+	n, err := p.master.Write(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return len(b), nil
+	}
+	return n, err
+}
+
 func (p *hostProgram) pid() int                                  { return p.cmd.Process.Pid }
 func (p *hostProgram) streams() map[session.Stream]io.ReadCloser { return p.separated }
 
@@ -166,10 +182,21 @@ func (p *hostProgram) resize(cols, rows int) error { return setSize(p.master, co
 
 // signal signals the foreground process group of the terminal. If there is none, it signals the
 // program's process group.
-func (p *hostProgram) signal(sig unix.Signal) error {
+func (p *hostProgram) signal(sig unix.Signal, discard func()) error {
+	p.signals.Lock()
+	defer p.signals.Unlock()
+	settings, foreground := p.foreground()
 	group := p.pid()
-	if _, foreground := p.foreground(); foreground > 0 {
+	if foreground > 0 {
 		group = foreground
+	}
+	if keyDiscards(settings, sig) {
+		discard()
+		p.master.SetWriteDeadline(time.Unix(1, 0)) // a pending Write returns
+		p.writing.Lock()
+		defer p.writing.Unlock()
+		p.master.SetWriteDeadline(time.Time{})
+		p.discardUnread()
 	}
 	if err := unix.Kill(-group, sig); err != nil && !errors.Is(err, unix.ESRCH) {
 		return os.NewSyscallError("kill", err)
@@ -177,13 +204,36 @@ func (p *hostProgram) signal(sig unix.Signal) error {
 	return nil
 }
 
-func (p *hostProgram) foreground() (settings *unix.Termios, group int) {
-	if raw, err := p.master.SyscallConn(); err == nil { // unlike Fd, it keeps the file in Go's poller
-		raw.Control(func(fd uintptr) {
-			settings, _ = unix.IoctlGetTermios(int(fd), unix.TCGETS)
-			group, _ = unix.IoctlGetInt(int(fd), unix.TIOCGPGRP)
-		})
+// keyDiscards reports whether a terminal has a key for a signal that discards unread input.
+func keyDiscards(settings *unix.Termios, sig unix.Signal) bool {
+	index, ok := map[unix.Signal]int{unix.SIGINT: unix.VINTR, unix.SIGQUIT: unix.VQUIT, unix.SIGTSTP: unix.VSUSP}[sig]
+	return ok && settings != nil && settings.Lflag&unix.ISIG != 0 && settings.Lflag&unix.NOFLSH == 0 && settings.Cc[index] != 0
+}
+
+// discardUnread discards the input that has not reached the terminal, and then the input that the
+// terminal holds.
+func (p *hostProgram) discardUnread() {
+	withDescriptor(p.master, func(fd int) error { return unix.IoctlSetInt(fd, unix.TCFLSH, unix.TCOFLUSH) })
+	onTerminal(p.tty, func(fd int) error { return unix.IoctlSetInt(fd, unix.TCFLSH, unix.TCIFLUSH) })
+}
+
+// onTerminal opens the end of a terminal that programs use. It opens it only briefly, because a
+// terminal that is open somewhere does not hang up.
+func onTerminal(path string, f func(fd int) error) error {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
 	}
+	defer unix.Close(fd)
+	return f(fd)
+}
+
+func (p *hostProgram) foreground() (settings *unix.Termios, group int) {
+	withDescriptor(p.master, func(fd int) error {
+		settings, _ = unix.IoctlGetTermios(fd, unix.TCGETS)
+		group, _ = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
+		return nil
+	})
 	return settings, group
 }
 
@@ -207,7 +257,37 @@ func (p *hostProgram) kill(grace time.Duration) {
 
 const killPatience = 10 * time.Second
 
+// openTerminal opens a terminal. The controlling end supports deadlines.
+func openTerminal() (controlling, tty *os.File, err error) {
+	blocking, tty, err := pty.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer blocking.Close()
+	fd, err := unix.FcntlInt(blocking.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		tty.Close()
+		return nil, nil, os.NewSyscallError("fcntl", err)
+	}
+	unix.SetNonblock(fd, true)
+	return os.NewFile(uintptr(fd), blocking.Name()), tty, nil
+}
+
 // setSize sets the size of a terminal. The foreground process group gets SIGWINCH.
-func setSize(master *os.File, cols, rows int) error {
-	return pty.Setsize(master, &pty.Winsize{Cols: uint16(cols), Rows: uint16(rows)})
+func setSize(controlling *os.File, cols, rows int) error {
+	return withDescriptor(controlling, func(fd int) error {
+		return os.NewSyscallError("ioctl", unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(cols), Row: uint16(rows)}))
+	})
+}
+
+// withDescriptor calls f with the descriptor of a file. Unlike [os.File.Fd], it does not disable
+// the deadlines of the file.
+func withDescriptor(file *os.File, f func(fd int) error) error {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { failed = f(int(fd)) })
+	return errors.Join(err, failed)
 }

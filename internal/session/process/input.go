@@ -87,6 +87,13 @@ func (in *input) pump() {
 	}
 }
 
+// discard drops the queued input.
+func (in *input) discard() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.typed = nil
+}
+
 // close drops the queued input and rejects further input.
 func (in *input) close() {
 	in.mu.Lock()

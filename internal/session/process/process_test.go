@@ -331,6 +331,31 @@ func TestKeysInterrupt(t *testing.T) {
 	}
 }
 
+// TestSignalDiscardsInput signals a program that does not read its input. The signal discards the
+// input, unless the terminal says otherwise.
+func TestSignalDiscardsInput(t *testing.T) {
+	m := manager(t)
+	for _, c := range []struct{ settings, reads string }{
+		{"isig", "next"}, {"noflsh", "unread"}, {"-isig", "unread"}, {"intr undef", "unread"},
+	} {
+		info := spawn(t, m, spec(fmt.Sprintf(`trap 'echo interrupted' INT; stty -echo %s; sh -c 'echo sleeps; exec sleep 1000'
+			read -r line; echo "it read $line"; exec sleep 1000`, c.settings)))
+		until(t, info, "sleeps\r\n")
+		// This is more than a terminal holds, so the rest waits in the session process.
+		ask(t, info, session.Request{Op: session.OpInput, Data: []byte(strings.Repeat("unread\n", 50_000))})
+		ask(t, info, session.Request{Op: session.OpSignal, Signal: "INT"})
+		until(t, info, "interrupted")
+		ask(t, info, session.Request{Op: session.OpInput, Data: []byte("next\n")})
+		until(t, info, "it read ")
+		if text := printed(t, info, session.Output); !strings.Contains(text, "it read "+c.reads+"\r\n") {
+			t.Errorf("stty %s: %q", c.settings, text)
+		}
+		if err := m.Close(t.Context(), info.ID); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func BenchmarkOutput(b *testing.B) {
 	file := b.TempDir() + "/file"
 	if err := os.WriteFile(file, []byte(strings.Repeat("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcd\n", 200<<20/63)), 0o600); err != nil {

@@ -249,7 +249,7 @@ func (p *tmuxProgram) Write(b []byte) (int, error) {
 func (p *tmuxProgram) awaitRead() error {
 	for tick := unreadTick; ; tick = min(2*tick, maxUnreadTick) {
 		unread := 0
-		err := p.onTerminal(func(fd int) (err error) { unread, err = unix.IoctlGetInt(fd, unix.TIOCINQ); return err })
+		err := onTerminal(p.found.TTY, func(fd int) (err error) { unread, err = unix.IoctlGetInt(fd, unix.TIOCINQ); return err })
 		if err != nil || unread < unreadAtOnce {
 			return nil // if the terminal is gone, typing returns the error of tmux
 		}
@@ -263,29 +263,18 @@ func (p *tmuxProgram) awaitRead() error {
 	}
 }
 
-// onTerminal opens the terminal only briefly, because a terminal that is open somewhere does not
-// hang up.
-func (p *tmuxProgram) onTerminal(f func(fd int) error) error {
-	fd, err := unix.Open(p.found.TTY, unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	return f(fd)
-}
-
 func (p *tmuxProgram) resize(cols, rows int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), tmuxPatience)
 	defer cancel()
 	return p.pane.Resize(ctx, cols, rows)
 }
 
-func (p *tmuxProgram) signal(unix.Signal) error {
+func (p *tmuxProgram) signal(unix.Signal, func()) error {
 	return fault.Newf(fault.Unsupported, "pty_signal is not supported by backend=tmux").WithHint("type its key, such as \\u0003 for INT")
 }
 
 func (p *tmuxProgram) foreground() (settings *unix.Termios, group int) {
-	p.onTerminal(func(fd int) (err error) { settings, err = unix.IoctlGetTermios(fd, unix.TCGETS); return err })
+	onTerminal(p.found.TTY, func(fd int) (err error) { settings, err = unix.IoctlGetTermios(fd, unix.TCGETS); return err })
 	group = session.ForegroundGroup(p.found.PID)
 	if group == p.found.PID { // the launcher and its child share a group
 		if below := session.Descendants(group); len(below) > 0 {

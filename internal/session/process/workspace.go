@@ -229,7 +229,9 @@ func (p *workspaceProgram) resize(cols, rows int) error {
 	return p.do(func(ctx context.Context) error { return p.shell.Resize(ctx, cols, rows) })
 }
 
-func (p *workspaceProgram) signal(sig unix.Signal) error {
+// signal sends a signal. The supervisor discards the input that has reached it. The session process
+// does not know the settings of the terminal, so it discards nothing.
+func (p *workspaceProgram) signal(sig unix.Signal, _ func()) error {
 	return p.do(func(ctx context.Context) error { return p.shell.Signal(ctx, sig) })
 }
 
@@ -241,8 +243,8 @@ func (p *workspaceProgram) kill(grace time.Duration) {
 		if grace == 0 || p.hasEnded(0) {
 			break
 		}
-		if p.signal(unix.SIGHUP) == nil {
-			p.signal(unix.SIGCONT)
+		if p.signal(unix.SIGHUP, nil) == nil {
+			p.signal(unix.SIGCONT, nil)
 			p.hasEnded(grace)
 		}
 	}
