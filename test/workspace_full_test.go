@@ -15,17 +15,19 @@ import (
 )
 
 // TestFullStateFolder checks that commands run on a full disk, and report that their history is not
-// stored. Deletions must work too.
+// stored. Deletions must work too. A stop must save a few changes to the root.
 func TestFullStateFolder(t *testing.T) {
 	testenv.NeedsRoot(t, "mount a small disk")
-	p := workspaces(t)
+	p := newProgram(t)
 	if err := unix.Mount("pyro-test", p.state, "tmpfs", 0, "size=96m"); err != nil {
 		testenv.Lacks(t, "a small disk: ", err)
 	}
 	t.Cleanup(func() { unix.Unmount(p.state, unix.MNT_DETACH) })
-	p.sandboxed() // gVisor stores its files on that disk
+	t.Cleanup(p.deleteAll) // before the disk is unmounted
+	p.sandboxed()          // gVisor stores its files on that disk
 	id, other, stopped := p.create(), p.create(), p.create()
 	p.must("workspace", "stop", stopped)
+	p.shell(other, "echo kept >/etc/kept")
 	p.run(nil, "workspace", "exec", id, "--", "sh", "-c", "cat /dev/zero >/workspace/big; for size in 65536 4096 512 1; do dd if=/dev/zero bs=$size >>/workspace/more; done")
 	var st unix.Statfs_t
 	if err := unix.Statfs(p.state, &st); err != nil || st.Bavail*uint64(st.Bsize) > 1<<20 {
@@ -54,8 +56,12 @@ func TestFullStateFolder(t *testing.T) {
 	p.must("env", "prune")
 	p.must("workspace", "stop", other)
 	p.must("workspace", "delete", stopped)
-	p.must("workspace", "delete", other)
 	p.must("workspace", "exec", id, "--", "rm", "/workspace/big", "/workspace/more")
+	p.must("workspace", "start", other)
+	if got := p.shell(other, "cat /etc/kept"); got != "kept\n" {
+		t.Errorf("after a stop: %q", got)
+	}
+	p.must("workspace", "delete", other)
 	if out := p.run(nil, "workspace", "exec", id, "--json", "--", "true"); strings.Contains(out.stdout, "history_error") {
 		t.Errorf("with space again: %+v", out)
 	}

@@ -22,17 +22,20 @@ import (
 func workspaces(t *testing.T) *program {
 	t.Helper()
 	p := newProgram(t)
-	t.Cleanup(func() {
-		for _, w := range p.list() {
-			p.must("workspace", "delete", w["workspace_id"].(string))
-		}
-		for _, dir := range []string{"workspaces", "machines"} {
-			if left, _ := os.ReadDir(filepath.Join(p.state, dir)); len(left) > 0 {
-				t.Errorf("left in %s: %v", dir, left)
-			}
-		}
-	})
+	t.Cleanup(p.deleteAll)
 	return p
+}
+
+// deleteAll deletes all workspaces, and checks that they leave no files.
+func (p *program) deleteAll() {
+	for _, w := range p.list() {
+		p.must("workspace", "delete", w["workspace_id"].(string))
+	}
+	for _, dir := range []string{"workspaces", "machines"} {
+		if left, _ := os.ReadDir(filepath.Join(p.state, dir)); len(left) > 0 {
+			p.t.Errorf("left in %s: %v", dir, left)
+		}
+	}
 }
 
 // must runs pyro and returns the output. If pyro fails, the test fails.

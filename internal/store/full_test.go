@@ -74,3 +74,31 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("the reserve: %v", err)
 	}
 }
+
+// TestReleasedSpace checks that no other process takes the released space.
+func TestReleasedSpace(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	s, other := Open(dir), Open(dir)
+	check(t, s.AddWorkspace(ctx, Workspace{ID: "ws-a", Kind: KindWorkspace, CreatedAt: time.Now()}))
+	allocated := func() bool {
+		var st unix.Stat_t
+		check(t, unix.Stat(filepath.Join(dir, reserveFile), &st))
+		return st.Blocks > 0
+	}
+	if !allocated() {
+		testenv.Lacks(t, "a file system that can preallocate")
+	}
+	done := s.Release(ctx)
+	doneToo := other.Release(ctx)
+	check(t, other.AddWorkspace(ctx, Workspace{ID: "ws-b", Kind: KindWorkspace, CreatedAt: time.Now()}))
+	doneToo()
+	if allocated() {
+		t.Error("the space was taken before its owner was done")
+	}
+	done()
+	if !allocated() {
+		t.Error("the space was not reserved again")
+	}
+	check(t, s.Close())
+	check(t, other.Close())
+}

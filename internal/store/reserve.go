@@ -1,31 +1,43 @@
 package store
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/flock"
 )
 
 // Users must be able to delete data when the disk is full, and a deletion writes to the database.
 // Therefore some space is reserved in a file beside the database. If a write does not fit on the
-// disk, the store deletes this file, writes again, and then tries to restore the file. While the
-// file is missing, the store does not write optional data, such as the history.
+// disk, the store empties this file, writes again, and then tries to fill it again. While the file
+// is empty, the store does not write optional data, such as the history.
+//
+// The file has a lock, because several processes use the database. A process that needs the space
+// holds the shared lock, and a process that fills the file holds the exclusive lock.
 const (
 	reserveFile  = "state.db-reserve"
 	reserveBytes = 2 << 20
 )
 
-// reserve allocates the reserve if it is missing, and reports whether it exists.
+func (s *Store) reservePath() string { return filepath.Join(s.dir, reserveFile) }
+
+// reserve fills the reserve if no process needs the space, and reports whether it is full.
 func (s *Store) reserve() bool {
-	path := filepath.Join(s.dir, reserveFile)
+	path := s.reservePath()
 	var st unix.Stat_t
 	if unix.Stat(path, &st) == nil && st.Blocks*512 >= reserveBytes {
 		return true
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	lock, err := flock.Try(path, flock.Exclusive)
+	if err != nil {
+		return false
+	}
+	defer lock.Release()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return false
 	}
@@ -39,11 +51,16 @@ func (s *Store) reserve() bool {
 	return true
 }
 
-// Release frees the reserve, for a write that must succeed. Reserve restores it.
-func (s *Store) Release() { os.Remove(filepath.Join(s.dir, reserveFile)) }
-
-// Reserve allocates the reserve if there is space for it.
-func (s *Store) Reserve() { s.reserve() }
+// Release frees the reserve for a write that must succeed. No process fills the reserve again
+// before the caller calls done, which fills it if there is space.
+func (s *Store) Release(ctx context.Context) (done func()) {
+	lock, _ := flock.Take(ctx, s.reservePath(), flock.Shared, nil) // without it, the write can still succeed
+	os.Truncate(s.reservePath(), 0)
+	return func() {
+		lock.Release()
+		s.reserve()
+	}
+}
 
 // short reports whether the disk has less space left than the reserve.
 func (s *Store) short() bool {
@@ -53,13 +70,12 @@ func (s *Store) short() bool {
 
 // unreserved calls the function do. If the disk is full, unreserved releases the reserve and calls
 // do again.
-func (s *Store) unreserved(do func() error) error {
+func (s *Store) unreserved(ctx context.Context, do func() error) error {
 	err := do()
 	if fault.KindOf(err) != fault.Exhausted {
 		return err
 	}
-	s.Release()
-	defer s.reserve()
+	defer s.Release(ctx)()
 	return do()
 }
 

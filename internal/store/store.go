@@ -69,7 +69,7 @@ func (s *Store) connected(ctx context.Context) (*sql.DB, error) {
 		return nil, fault.Wrap(err, "open database", s.Path())
 	}
 	var db *sql.DB
-	err := s.unreserved(func() (err error) {
+	err := s.unreserved(ctx, func() (err error) {
 		db, err = s.open(ctx)
 		return err
 	})
@@ -97,7 +97,7 @@ func (s *Store) open(ctx context.Context) (*sql.DB, error) {
 
 // write runs the function do in a transaction. It can call do twice.
 func (s *Store) write(ctx context.Context, do func(*sql.Tx) error) error {
-	return s.unreserved(func() error { return s.transaction(ctx, do) })
+	return s.unreserved(ctx, func() error { return s.transaction(ctx, do) })
 }
 
 // record is like write, but for optional data: on a full disk it fails with kind Exhausted.

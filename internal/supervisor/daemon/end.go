@@ -169,8 +169,7 @@ func (d *daemon) saveRoot(ctx context.Context, saver machine.RootSaver) error {
 	path, next := d.disksFolder().NewRoot(d.disks)
 	err = saver.SaveRoot(ctx, path)
 	if errors.Is(err, syscall.ENOSPC) { // a few changes fit into the reserved space
-		d.store.Release()
-		defer d.store.Reserve()
+		defer d.store.Release(ctx)()
 		err = saver.SaveRoot(ctx, path)
 	}
 	if err != nil {
