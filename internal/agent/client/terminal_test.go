@@ -147,21 +147,23 @@ func TestSignalDiscardsInput(t *testing.T) {
 	shown := &console{}
 	r, w := io.Pipe()
 	command := program.Command{ID: "it", Argv: []string{"bash", "--norc", "--noprofile", "-i"}, Env: []string{"PS1=", "HISTFILE=", mark}, TTY: &screen}
-	go func() {
+	var typing sync.WaitGroup // it also waits for the answer to the signal
+	typing.Go(func() {
 		job, ahead := "sh -c 'echo job $((40+2)); exec sleep 600'\n", strings.Repeat("echo ahead $((1+1))\n", 20000)
 		io.WriteString(w, job)
 		shown.await(t, "job 42")
-		go func() {
+		typing.Go(func() {
 			shown.await(t, "ahead") // the echo
 			if err := c.SignalAfter(within(t), "it", syscall.SIGINT, uint64(len(job)+len(ahead))); err != nil {
 				t.Error(err)
 			}
-		}()
+		})
 		io.WriteString(w, ahead)
 		io.WriteString(w, "echo status $?; exit 7\n")
-	}()
+	})
 	exit, err := c.Exec(within(t), command, program.Attach{Stdin: r, Stdout: shown})
 	r.Close()
+	typing.Wait()
 	if text := shown.String(); err != nil || exit.Code != 7 || !strings.Contains(text, "status 130") ||
 		strings.Contains(text, "ahead 2") || strings.Contains(text, "not found") {
 		t.Errorf("%+v, %v, %q", exit, err, text[max(0, len(text)-1000):])
@@ -193,7 +195,8 @@ func TestSignalKeepsInput(t *testing.T) {
 			command := sh("trap c=1 INT QUIT USR1; stty -echo " + test.settings + `; echo go
 				until [ "$c" ]; do sleep 0.02; done; echo caught; read -r line; echo "got $line"`)
 			command.ID, command.TTY = "it", &screen
-			go func() {
+			var typing sync.WaitGroup // it also waits for the answer to the signal
+			typing.Go(func() {
 				shown.await(t, "go")
 				io.WriteString(w, "first\n")
 				if err := c.SignalAfter(within(t), "it", test.signal, uint64(test.typed)); err != nil {
@@ -201,9 +204,10 @@ func TestSignalKeepsInput(t *testing.T) {
 				}
 				shown.await(t, "caught")
 				io.WriteString(w, "second\n")
-			}()
+			})
 			exit, err := c.Exec(within(t), command, program.Attach{Stdin: r, Stdout: shown})
 			r.Close()
+			typing.Wait()
 			if err != nil || !strings.Contains(shown.String(), "got "+test.want+"\r\n") {
 				t.Errorf("%q, %+v, %v", shown, exit, err)
 			}
