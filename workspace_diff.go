@@ -65,6 +65,8 @@ type DiffWorkspaceRequest struct {
 	Paths          []string `json:"paths,omitempty"`           // paths below /workspace; compare only these paths and everything below them. Default: all files.
 	IncludeIgnored bool     `json:"include_ignored,omitempty"` // include files that are omitted by default
 	Stat           bool     `json:"stat,omitempty"`            // omit the patch
+
+	Progress ProgressFunc `json:"-"`
 }
 
 // WorkspaceDiff contains the differences between /workspace and its baseline.
@@ -105,6 +107,7 @@ func (p *Pyro) DiffWorkspace(ctx context.Context, req DiffWorkspaceRequest) (*Wo
 	if req.Stat {
 		patch = nil
 	}
+	req.Progress.adapt().Phase("comparing files", req.WorkspaceID)
 	d, err := p.workspaces.Diff(ctx, req.WorkspaceID, patch, o)
 	if err != nil {
 		return nil, causeOf(ctx, err)

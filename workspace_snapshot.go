@@ -24,6 +24,8 @@ type CreateSnapshotRequest struct {
 	WorkspaceID  string `json:"workspace_id"`
 	SnapshotName string `json:"snapshot_name"`  // letters, digits, dots, dashes and underscores
 	Full         bool   `json:"full,omitempty"` // include the root disk, for example installed packages
+
+	Progress ProgressFunc `json:"-"`
 }
 
 // WorkspaceSnapshot is a snapshot of a workspace.
@@ -38,6 +40,7 @@ func (p *Pyro) CreateSnapshot(ctx context.Context, req CreateSnapshotRequest) (*
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
 	}
+	req.Progress.adapt().Phase("saving files", req.WorkspaceID)
 	s, err := p.workspaces.CreateSnapshot(ctx, req.WorkspaceID, req.SnapshotName, req.Full)
 	if err != nil {
 		return nil, causeOf(ctx, err)

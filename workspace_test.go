@@ -371,6 +371,24 @@ func TestForkCount(t *testing.T) {
 	}
 }
 
+func TestProgress(t *testing.T) {
+	p := withWorkspaces(t)
+	ctx := t.Context()
+	id := p.create(t, nil)
+	var phases []string
+	report := func(news Progress) { phases = append(phases, news.Subject+": "+news.Phase) }
+	_, err := p.DiffWorkspace(ctx, DiffWorkspaceRequest{WorkspaceID: id, Progress: report})
+	if err == nil {
+		_, err = p.CreateSnapshot(ctx, CreateSnapshotRequest{WorkspaceID: id, SnapshotName: "s", Progress: report})
+	}
+	if err == nil {
+		_, err = p.ExportWorkspace(ctx, ExportWorkspaceRequest{WorkspaceID: id, Path: ".", OutputPath: filepath.Join(t.TempDir(), "out"), Progress: report})
+	}
+	if want := []string{id + ": comparing files", id + ": saving files", id + ": copying files"}; err != nil || !slices.Equal(phases, want) {
+		t.Errorf("got %q, %v, want %q", phases, err, want)
+	}
+}
+
 func TestFailedCreationLeavesNothing(t *testing.T) {
 	p := withWorkspaces(t)
 	pipe := filepath.Join(t.TempDir(), "not an archive.tar")

@@ -96,6 +96,8 @@ type ExportWorkspaceRequest struct {
 	// IncludeGit also writes folders named .git into an existing folder. They contain hooks and
 	// settings, which are commands that git runs on the host.
 	IncludeGit bool `json:"include_git,omitempty"`
+
+	Progress ProgressFunc `json:"-"`
 }
 
 // WorkspaceExport describes a completed export.
@@ -133,6 +135,7 @@ func (p *Pyro) ExportWorkspace(ctx context.Context, req ExportWorkspaceRequest) 
 			return nil, err
 		}
 	}
+	req.Progress.adapt().Phase("copying files", req.WorkspaceID)
 	d, err := p.workspaces.Export(ctx, req.WorkspaceID, req.Path, req.OutputPath, workspace.ExportOptions{
 		Force: req.Force, Delete: req.Delete, DryRun: req.DryRun, IncludeGit: req.IncludeGit,
 	})

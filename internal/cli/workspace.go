@@ -58,18 +58,23 @@ func onWorkspace(use, short, long, example string, run func(cmd *cobra.Command, 
 	return cmd
 }
 
-// onEach returns a command whose arguments are IDs of workspaces. If the call fails for one
-// workspace, the command continues with the next. For a single argument it prints the result with
-// the function show. For several arguments it prints each result with the function done.
-func onEach[T any](use, short, long string, call func(context.Context, *pyro.Pyro, string) (T, error), show func(T) error, done func(T) error) *cobra.Command {
+// onEach returns a command whose arguments are IDs of workspaces. Its progress is the given phase.
+// If the call fails for one workspace, the command continues with the next. For a single argument
+// it prints the result with the function show. For several arguments it prints each result with the
+// function done.
+func onEach[T any](use, phase, short, long string, call func(context.Context, *pyro.Pyro, string) (T, error), show func(T) error, done func(T) error) *cobra.Command {
 	cmd := onWorkspace(use, short, long, "", func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
-			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (T, error) { return call(ctx, p, args[0]) }, show)
+			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, report pyro.ProgressFunc) (T, error) {
+				report(pyro.Progress{Phase: phase, Subject: args[0]})
+				return call(ctx, p, args[0])
+			}, show)
 		}
 		var failed error
-		err := operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (map[string][]T, error) {
+		err := operation(cmd, func(ctx context.Context, p *pyro.Pyro, report pyro.ProgressFunc) (map[string][]T, error) {
 			all := []T{}
 			for _, id := range args {
+				report(pyro.Progress{Phase: phase, Subject: id})
 				one, err := call(ctx, p, id)
 				if ctx.Err() != nil {
 					return nil, err

@@ -73,7 +73,7 @@ func newWorkspaceDelete() *cobra.Command {
 		_, err := fmt.Println("deleted", d.WorkspaceID)
 		return err
 	}
-	return onEach("delete ID...", "Delete workspaces",
+	return onEach("delete ID...", "deleting", "Delete workspaces",
 		"Delete workspaces in any state, with their files, snapshots and history. Their programs are killed.",
 		func(ctx context.Context, p *pyro.Pyro, id string) (*pyro.DeletedWorkspace, error) {
 			return p.DeleteWorkspace(ctx, id)
@@ -91,7 +91,7 @@ func newWorkspaceStart() *cobra.Command {
 }
 
 func newWorkspacePause() *cobra.Command {
-	return onEach("pause ID...", "Save workspaces to disk and free their memory",
+	return onEach("pause ID...", "saving the machine", "Save workspaces to disk and free their memory",
 		`Save the machine of a workspace to disk, with its running programs, and free its memory. The next
 use of the workspace resumes all programs. Connections to other computers are closed.`,
 		func(ctx context.Context, p *pyro.Pyro, id string) (*pyro.Workspace, error) {
@@ -110,7 +110,7 @@ func newWorkspaceResume() *cobra.Command {
 }
 
 func newWorkspaceStop() *cobra.Command {
-	return onEach("stop ID...", "Stop workspaces and keep their files",
+	return onEach("stop ID...", "stopping", "Stop workspaces and keep their files",
 		"Stop workspaces. Their programs are killed and their files stay. They can be started again.",
 		func(ctx context.Context, p *pyro.Pyro, id string) (*pyro.Workspace, error) {
 			return p.StopWorkspace(ctx, id)

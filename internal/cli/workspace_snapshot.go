@@ -25,8 +25,7 @@ installed packages. The workspace can be running.`,
 		"  pyro workspace snapshot create ws-0123456789ab before-refactoring",
 		func(cmd *cobra.Command, args []string) error {
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, report pyro.ProgressFunc) (*pyro.WorkspaceSnapshot, error) {
-				report(pyro.Progress{Phase: "saving files", Subject: args[0]})
-				return p.CreateSnapshot(ctx, pyro.CreateSnapshotRequest{WorkspaceID: args[0], SnapshotName: args[1], Full: full})
+				return p.CreateSnapshot(ctx, pyro.CreateSnapshotRequest{WorkspaceID: args[0], SnapshotName: args[1], Full: full, Progress: report})
 			}, func(s *pyro.WorkspaceSnapshot) error {
 				_, err := fmt.Printf("%s contains %s\n", s.Snapshot.SnapshotName, content(s.Snapshot))
 				return err
@@ -60,7 +59,8 @@ func newSnapshotList() *cobra.Command {
 
 func newSnapshotDelete() *cobra.Command {
 	return onWorkspace("delete ID NAME", "Delete a snapshot", "", "", func(cmd *cobra.Command, args []string) error {
-		return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.DeletedSnapshot, error) {
+		return operation(cmd, func(ctx context.Context, p *pyro.Pyro, report pyro.ProgressFunc) (*pyro.DeletedSnapshot, error) {
+			report(pyro.Progress{Phase: "deleting the snapshot", Subject: args[0]})
 			return p.DeleteSnapshot(ctx, args[0], args[1])
 		}, func(d *pyro.DeletedSnapshot) error {
 			_, err := fmt.Println("deleted", d.SnapshotName)

@@ -142,7 +142,7 @@ workspace sync pull.`,
 				return usage(cmd, "--output is missing")
 			}
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, report pyro.ProgressFunc) (*pyro.WorkspaceExport, error) {
-				report(pyro.Progress{Phase: "copying files", Subject: req.WorkspaceID})
+				req.Progress = report
 				return p.ExportWorkspace(ctx, req)
 			}, func(e *pyro.WorkspaceExport) error {
 				if e.OutwardLinks > 0 {
@@ -223,7 +223,7 @@ shows everything.`,
 		func(cmd *cobra.Command, args []string) error {
 			req.WorkspaceID, req.Paths = args[0], args[1:]
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, report pyro.ProgressFunc) (*pyro.WorkspaceDiff, error) {
-				report(pyro.Progress{Phase: "comparing files", Subject: req.WorkspaceID})
+				req.Progress = report
 				return p.DiffWorkspace(ctx, req)
 			}, func(d *pyro.WorkspaceDiff) error {
 				if req.Stat {
