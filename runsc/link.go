@@ -44,6 +44,9 @@ func link(c *lisafs.Connection, comm lisafs.Communicator, asked uint32) (uint32,
 		return 0, err
 	}
 	found, err := find(c, comm, r.DirFD, name)
+	if err == unix.ENOENT { // the new name was removed meanwhile; another file could have the name
+		return 0, err
+	}
 	if err != nil {
 		safelyWrite(folder, func() error { return unix.Unlinkat(*hostFD(folder), name, 0) })
 		return 0, err
