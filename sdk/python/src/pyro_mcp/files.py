@@ -86,7 +86,13 @@ class Files(Client):
         return self._call("apply_workspace_patch", {"workspace_id": workspace_id, "patch": patch})
 
     def diff_workspace(
-        self, workspace_id: str, *, paths: Sequence[str] | None = None, include_ignored: bool = False, stat: bool = False
+        self,
+        workspace_id: str,
+        *,
+        paths: Sequence[str] | None = None,
+        include_ignored: bool = False,
+        stat: bool = False,
+        on_progress: OnProgress | None = None,
     ) -> Result:
         """Compare /workspace with its state at creation.
 
@@ -94,7 +100,7 @@ class Files(Client):
         include_ignored is set. With stat, the result has no patch.
         """
         params = {"workspace_id": workspace_id, "paths": paths, "include_ignored": include_ignored, "stat": stat}
-        return self._call("diff_workspace", params)
+        return self._call("diff_workspace", params, on_progress=on_progress)
 
     def export_workspace(
         self,
@@ -106,6 +112,7 @@ class Files(Client):
         delete: bool = False,
         dry_run: bool = False,
         include_git: bool = False,
+        on_progress: OnProgress | None = None,
     ) -> Result:
         """Copy a file or a folder to the host.
 
@@ -123,7 +130,7 @@ class Files(Client):
             "dry_run": dry_run,
             "include_git": include_git,
         }
-        return self._call("export_workspace", params)
+        return self._call("export_workspace", params, on_progress=on_progress)
 
     def copy_to_workspace(
         self,

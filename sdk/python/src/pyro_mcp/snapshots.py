@@ -11,9 +11,12 @@ from ._client import Client, Result
 class Snapshots(Client):
     """Operations on snapshots of workspaces."""
 
-    def create_snapshot(self, workspace_id: str, snapshot_name: str, *, full: bool = False) -> Result:
+    def create_snapshot(
+        self, workspace_id: str, snapshot_name: str, *, full: bool = False, on_progress: OnProgress | None = None
+    ) -> Result:
         """Create a snapshot of /workspace. With full, the snapshot includes the root disk."""
-        return self._call("create_snapshot", {"workspace_id": workspace_id, "snapshot_name": snapshot_name, "full": full})
+        params = {"workspace_id": workspace_id, "snapshot_name": snapshot_name, "full": full}
+        return self._call("create_snapshot", params, on_progress=on_progress)
 
     def list_snapshots(self, workspace_id: str) -> Result:
         """List the baseline and the snapshots of a workspace."""
