@@ -26,8 +26,8 @@
 //
 // An environment is an image for machines, such as debian:12. The first use of an environment on a
 // host takes a minute or two: pyro pulls the environment and prepares a saved machine or an image.
-// Requests have a field Progress for a function that receives reports about this work. Later starts
-// take a fraction of a second.
+// Later starts take a fraction of a second. Requests for long work have a field Progress for a
+// function that receives reports about the work.
 //
 // # Workspaces
 //

@@ -78,7 +78,7 @@ A call of a tool that the profile does not have is a protocol error, -32602.
 
 ## Progress, logs and cancellation
 
-- **Progress.** If a call has a progress token, the client receives the steps of preparations and the
+- **Progress.** If a call has a progress token, the client receives the steps of long work and the
   last KiB of output, once a second. If nothing is new, it receives a message every 10 seconds.
 - **Log.** If the client sets a log level, it receives the steps with level ~info~, and weak
   isolation with level ~warning~.

@@ -69,7 +69,7 @@ result. The result stays the same.
 {"method":"output","params":{"id":…,"stream":"stdout","data":…,"encoding":"utf-8"}}
 ~~~
 
-- ~progress~ describes preparations, at most ten times a second for each phase.
+- ~progress~ describes preparations and other long work, at most ten times a second for each phase.
 - ~output~ has up to 32 KiB of a command's output. ~stream~ is ~stdout~ or ~stderr~. ~encoding~ is
   ~utf-8~, or ~base64~ if the bytes are not UTF-8. pyro never splits a character.
 - If the client reads slowly, the commands that stream output wait.

@@ -54,7 +54,8 @@ func (s *Store) reserve() bool {
 // Release frees the reserve for a write that must succeed. No process fills the reserve again
 // before the caller calls done, which fills it if there is space.
 func (s *Store) Release(ctx context.Context) (done func()) {
-	lock, _ := flock.Take(ctx, s.reservePath(), flock.Shared, nil) // without it, the write can still succeed
+	// Without the lock, the write can still succeed.
+	lock, _ := flock.Take(ctx, s.reservePath(), flock.Shared, nil)
 	os.Truncate(s.reservePath(), 0)
 	return func() {
 		lock.Release()

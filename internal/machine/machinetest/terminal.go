@@ -143,7 +143,7 @@ func (s suite) lastOutput(t *testing.T) {
 	}
 	g.until(t, func() bool { return g.shell(t, fmt.Sprintf("test -d /proc/%d || echo ended", p.PID())) == "ended" })
 	complete := printed() * piece
-	time.Sleep(time.Second) // longer than the agent waits for processes that have not closed the terminal
+	time.Sleep(time.Second) // longer than the agent waits for the end of the output
 	close(p.out.gate)
 	exit := <-p.ended
 	if got := len(p.out.String()); got < complete || exit.Signal != int(syscall.SIGKILL) {
