@@ -37,6 +37,7 @@ type fakes struct {
 	pausedErr  error             // error that Paused returns.
 	deleteErr  error             // error that Delete returns.
 	during     func(Spec)        // called by Create.
+	asked      func(id string)   // called by Running.
 	run        func(io.Writer)   // writes the output of programs.
 	ran        []program.Command // commands that ran.
 	files      map[string][]byte // content by path.
@@ -98,6 +99,13 @@ func (f *fakes) Delete(_ context.Context, id string) error {
 }
 
 func (f *fakes) Running(id string) bool {
+	if f.asked != nil {
+		f.asked(id)
+	}
+	return f.running(id)
+}
+
+func (f *fakes) running(id string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	_, ok := f.made[id]
@@ -105,7 +113,7 @@ func (f *fakes) Running(id string) bool {
 }
 
 func (f *fakes) AwaitEnd(ctx context.Context, id string) error {
-	for f.Running(id) {
+	for f.running(id) {
 		select {
 		case <-time.After(time.Millisecond):
 		case <-ctx.Done():
@@ -187,14 +195,14 @@ func (f *fakes) DeleteTemplate(_ context.Context, id string) error {
 }
 
 func (f *fakes) Connect(_ context.Context, id string) (Machine, error) {
-	if !f.Running(id) {
+	if !f.running(id) {
 		return nil, fault.Newf(fault.Precondition, "it is not running")
 	}
 	return fake{f}, nil
 }
 
 func (f *fakes) DialPort(ctx context.Context, id string, _ int) (net.Conn, error) {
-	if f.dialed == nil || !f.Running(id) {
+	if f.dialed == nil || !f.running(id) {
 		return nil, fault.Newf(fault.Unavailable, "connection refused")
 	}
 	var d net.Dialer
@@ -202,7 +210,7 @@ func (f *fakes) DialPort(ctx context.Context, id string, _ int) (net.Conn, error
 }
 
 func (f *fakes) WatchFolders(ctx context.Context, id string, paths []string, changed func(uint64) error) error {
-	if !f.Running(id) {
+	if !f.running(id) {
 		return fault.Newf(fault.Precondition, "it is not running")
 	}
 	f.mu.Lock()

@@ -83,7 +83,7 @@ func (a *Agent) awaitEnd(s *sandbox) {
 	}
 	s.watchers.changed(s.id())
 	a.working.Go(func() {
-		for ok {
+		for {
 			err := a.options.Machines.AwaitEnd(a.ctx, id)
 			s.mu.Lock()
 			s.awaited = false
@@ -98,9 +98,13 @@ func (a *Agent) awaitEnd(s *sandbox) {
 			s.watchers.changed(s.id())
 			// The machine may have been resumed before awaited was reset. Then the call of awaitEnd
 			// for it did nothing.
-			if ok = a.options.Machines.Running(id); ok {
-				id, ok = s.await()
+			if !a.options.Machines.Running(id) {
+				return
 			}
+			if id, ok = s.await(); !ok {
+				return
+			}
+			s.watchers.changed(s.id()) // they may have read the state before the resume
 		}
 	})
 }

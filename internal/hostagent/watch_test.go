@@ -66,8 +66,8 @@ func TestWatch(t *testing.T) {
 	}{
 		{func() error { create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"}); return nil }, "x running"},
 		{func() error { return pause(t, a, "x") }, "x paused"},
-		{func() error { return resume(t, a, &pb.ResumeSandboxRequest{SandboxId: "x", TimeoutSec: 1}) }, "x running"},
-		{func() error { return nil }, "x paused"}, // after a second without use
+		{func() error { return resume(t, a, &pb.ResumeSandboxRequest{SandboxId: "x"}) }, "x running"},
+		{func() error { return resume(t, a, &pb.ResumeSandboxRequest{SandboxId: "x", TimeoutSec: 1}) }, "x paused"}, // after a second without use
 		{func() error { return resume(t, a, &pb.ResumeSandboxRequest{SandboxId: "x"}) }, "x running"},
 		{func() error { return f.setPaused("ws-x", true) }, "x paused"},   // by another process
 		{func() error { return f.setPaused("ws-x", false) }, "x running"}, // by another process
@@ -83,6 +83,39 @@ func TestWatch(t *testing.T) {
 	}
 	a.drain()
 	expect(next, "end: unavailable")
+}
+
+// TestQuickResume checks that a watcher hears of a resume by another process, even if it comes just
+// after the watcher has read the state paused.
+func TestQuickResume(t *testing.T) {
+	f := newFakes()
+	var w *watcher
+	var resume sync.Once
+	resumed := make(chan struct{})
+	f.asked = func(id string) {
+		if paused, _ := f.Paused(t.Context(), id); paused {
+			resume.Do(func() {
+				<-w.wake
+				w.next()
+				if err := f.setPaused(id, false); err != nil {
+					t.Error(err)
+				}
+				close(resumed)
+			})
+		}
+	}
+	a := open(t, t.TempDir(), f, Limits{})
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
+	w = a.watchers.add("x")
+	if err := f.setPaused("ws-x", true); err != nil {
+		t.Fatal(err)
+	}
+	<-resumed
+	select {
+	case <-w.wake:
+	case <-time.After(testenv.Patience):
+		t.Fatal("the watcher did not hear of the resume")
+	}
 }
 
 // TestSlowWatcher checks the memory of a watcher that reads nothing. It may grow only with the
