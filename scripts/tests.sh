@@ -24,6 +24,14 @@ env --default-signal go tool -modfile="$tools" gotestsum --format pkgname --form
 	--rerun-fails=1 --rerun-fails-max-failures=5 --rerun-fails-abort-on-data-race --rerun-fails-report "$own/report" \
 	--packages "$packages" -- -count 1 "$@" || code=$?
 
+# A line of the events is {..., "Package": PACKAGE, ..., "Output": LINE}.
+races=$(grep -F 'WARNING: DATA RACE' "$events" | sed -E 's/.*"Package":"([^"]*)".*/\1/' | sort -u || true)
+for p in $races; do
+	printf 'a data race in the tests of %s:\n' "$p"
+	grep -F "\"Package\":\"$p\"" "$events" | grep -F '"Output":' | sed -E 's/^.*"Output":"(.*)"\}$/\1/; s/\\n$//; s/\\t/\t/g; s/\\u003c/</g; s/\\u003e/>/g' | sed -n '/WARNING: DATA RACE/,/^=====/p'
+done >&2
+[ -z "$races" ] || exit 1
+
 # A line of the report is "PACKAGE.TEST: N runs, M failures". The name of a test is empty if the
 # package failed, for example because it leaked goroutines.
 [ -s "$own/report" ] || exit "$code"
