@@ -9,10 +9,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
-	"github.com/creack/pty"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/pyro-mcp/pyro/internal/pty"
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
@@ -160,8 +161,21 @@ type bareTerminal struct {
 func (t *terminals) bare(command string) (*bareTerminal, error) {
 	cmd := exec.CommandContext(t.ctx, "bash", "-lc", command)
 	cmd.Env = t.environment()
-	f, err := pty.StartWithSize(cmd, &pty.Winsize{Cols: 120, Rows: 30})
-	return &bareTerminal{File: f, cmd: cmd, seen: make([]byte, 0, 128<<10)}, err
+	controlling, tty, err := pty.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer tty.Close()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err = pty.SetSize(controlling, 120, 30); err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		controlling.Close()
+		return nil, err
+	}
+	return &bareTerminal{File: controlling, cmd: cmd, seen: make([]byte, 0, 128<<10)}, nil
 }
 
 // await reads until the output ends with the given text.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	programv1 "github.com/pyro-mcp/pyro/internal/gen/program/v1"
+	"github.com/pyro-mcp/pyro/internal/pty"
 )
 
 // process is a process with its output and input.
@@ -260,7 +261,7 @@ func (p *process) signal(ctx context.Context, sig syscall.Signal, typed uint64) 
 	if sig != syscall.SIGKILL && sig != syscall.SIGHUP {
 		p.awaitRead(ctx)
 	}
-	if _, hasKey := signalKeys[sig]; hasKey {
+	if pty.SignalKeys(p.terminal).DiscardsFor(sig) {
 		return p.input.interrupt(sig, typed, func() error { return p.send(sig) })
 	}
 	return p.send(sig)
@@ -275,11 +276,11 @@ func (p *process) send(sig syscall.Signal) error {
 	}
 	group := p.command.PID()
 	if p.terminal != nil {
-		fg, known := foreground(p.terminal)
+		fg, known := pty.Foreground(p.terminal)
 		switch {
 		case known && fg > 0:
 			group = fg
-		case !known && typeSignal(p.terminal, sig):
+		case !known && pty.TypeSignal(p.terminal, sig):
 			return nil
 		case !known:
 			group = newestGroup(group)

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/pty"
 )
 
 // input is the standard input of a process. Each chunk has an absolute offset, so that a chunk that
@@ -112,19 +114,19 @@ func (in *input) sendEnd() {
 // such a key, beforeKey returns only the key, and discards unread input if the key does. It exists
 // for gVisor, where the key would do nothing until a program has read the lines before it.
 func (in *input) beforeKey(data []byte) []byte {
-	settings := readKeySettings(in.to)
-	key := settings.first(data)
+	keys := pty.SignalKeys(in.to)
+	key := keys.First(data)
 	if key < 0 {
 		return data
 	}
-	if _, known := foreground(in.to); known {
+	if _, known := pty.Foreground(in.to); known {
 		return data // not gVisor
 	}
 	if key > 0 {
 		return data[:key]
 	}
-	if settings.discards {
-		discardInput(in.to)
+	if keys.Discards {
+		pty.DiscardInput(in.to)
 	}
 	return data[:1]
 }
@@ -142,11 +144,10 @@ func (in *input) interrupt(sig syscall.Signal, typed uint64, send func() error) 
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.resume()
-	settings := readKeySettings(in.to)
-	if _, ok := settings.keys[sig]; ok && settings.discards && typed > 0 && !in.closed {
+	if pty.SignalKeys(in.to).DiscardsFor(sig) && typed > 0 && !in.closed {
 		in.discards = max(in.discards, in.arrived, typed)
 		in.midLine = false
-		discardInput(in.to)
+		pty.DiscardInput(in.to)
 	}
 	return send()
 }

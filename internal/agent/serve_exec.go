@@ -9,6 +9,7 @@ import (
 	"connectrpc.com/connect"
 
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
+	"github.com/pyro-mcp/pyro/internal/pty"
 )
 
 // startedPatience is how long the Started event waits for the first output or the exit. So for most
@@ -178,7 +179,7 @@ func (s *Server) Resize(ctx context.Context, req *connect.Request[agentv1.Resize
 	if !validSize(req.Msg.Cols, req.Msg.Rows) {
 		return nil, invalid("a terminal has 1 to 1000 columns and rows")
 	}
-	if err := setSize(p.terminal, req.Msg.Cols, req.Msg.Rows); err != nil {
+	if err := pty.SetSize(p.terminal, int(req.Msg.Cols), int(req.Msg.Rows)); err != nil {
 		return nil, connect.NewError(connect.CodeFailedPrecondition, err)
 	}
 	return connect.NewResponse(&agentv1.ResizeResponse{}), nil

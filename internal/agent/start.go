@@ -16,6 +16,7 @@ import (
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 	programv1 "github.com/pyro-mcp/pyro/internal/gen/program/v1"
 	"github.com/pyro-mcp/pyro/internal/program"
+	"github.com/pyro-mcp/pyro/internal/pty"
 )
 
 var errID = errors.New("exec_id must be 1 to 64 bytes")
@@ -193,15 +194,15 @@ func pipe(writing bool) (r, w *os.File, err error) {
 // openTerminal opens the streams of a process on a new terminal. The user uid becomes the owner of
 // the terminal. Call it in ExecEnv.Do.
 func (e *stdio) openTerminal(t *programv1.Size, uid uint32) error {
-	controlling, tty, err := openTerminal()
+	controlling, tty, err := pty.Open()
 	if err != nil {
 		return err
 	}
 	e.stdout, e.child, e.terminal = controlling, [3]*os.File{tty, tty, tty}, true
-	if err := withDescriptor(tty, func(fd int) error { return unix.Fchown(fd, int(uid), -1) }); err != nil {
+	if err := tty.Chown(int(uid), -1); err != nil {
 		return err
 	}
-	return setSize(controlling, t.Cols, t.Rows)
+	return pty.SetSize(controlling, int(t.Cols), int(t.Rows))
 }
 
 // start starts a process. If the process can't run, start returns a failed process. start returns

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -10,68 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/program"
+	"github.com/pyro-mcp/pyro/internal/pty"
 )
 
-// openTerminal creates a PTY. It returns the controlling end and the end for processes. Call it in
-// ExecEnv.Do. openTerminal does not use File.Fd, which would disable read deadlines of the
-// controlling end.
-func openTerminal() (controlling, tty *os.File, err error) {
-	controlling, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		return nil, nil, err
+// lineLimit returns the length of the longest line that a terminal accepts. It returns 0 if the
+// program reads single keys, which have no limit, or if terminal is nil.
+func lineLimit(terminal *os.File) uint32 {
+	if settings, err := pty.Settings(terminal); err == nil && settings.Lflag&unix.ICANON != 0 {
+		return program.LineLimit
 	}
-	var number uint32
-	err = withDescriptor(controlling, func(fd int) (err error) {
-		if err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err == nil {
-			number, err = unix.IoctlGetUint32(fd, unix.TIOCGPTN)
-		}
-		return os.NewSyscallError("ioctl", err)
-	})
-	if err == nil {
-		tty, err = os.OpenFile("/dev/pts/"+strconv.FormatUint(uint64(number), 10), os.O_RDWR|unix.O_NOCTTY, 0)
-	}
-	if err != nil {
-		controlling.Close()
-		return nil, nil, err
-	}
-	return controlling, tty, nil
-}
-
-// setSize sets the size of a terminal. The kernel then sends SIGWINCH to the terminal's foreground
-// group.
-func setSize(terminal *os.File, cols, rows uint32) error {
-	return withDescriptor(terminal, func(fd int) error {
-		return os.NewSyscallError("ioctl", unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(cols), Row: uint16(rows)}))
-	})
-}
-
-// foreground returns the foreground process group of a terminal, or 0 if there is none. known is
-// false if the kernel does not report the group. gVisor reports it only to processes of the
-// terminal.
-func foreground(terminal *os.File) (group int, known bool) {
-	err := withDescriptor(terminal, func(fd int) (err error) {
-		// The result is relative to the PID namespace of the caller. The agent is outside of the
-		// namespace of the processes, so it gets a number that it can use.
-		group, err = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
-		return err
-	})
-	return max(group, 0), err == nil
-}
-
-// lineLimit returns the length of the longest line that a terminal accepts, or 0 if there is no
-// limit, because its program reads single keys.
-func lineLimit(terminal *os.File) (limit uint32) {
-	if terminal == nil {
-		return 0
-	}
-	withDescriptor(terminal, func(fd int) error {
-		settings, err := unix.IoctlGetTermios(fd, unix.TCGETS)
-		if err == nil && settings.Lflag&unix.ICANON != 0 {
-			limit = program.LineLimit
-		}
-		return err
-	})
-	return limit
+	return 0
 }
 
 // newestGroup returns the process group of a session that was started last. If the foreground group
@@ -116,15 +63,4 @@ func members(session int) (all []member) {
 		}
 	}
 	return all
-}
-
-// withDescriptor calls f with the descriptor of an open file.
-func withDescriptor(file *os.File, f func(fd int) error) error {
-	raw, err := file.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var failed error
-	err = raw.Control(func(fd uintptr) { failed = f(int(fd)) })
-	return errors.Join(err, failed)
 }

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/pyro-mcp/pyro/internal/pty"
 )
 
 const (
@@ -27,7 +27,7 @@ func (p *process) awaitRead(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if unread(p.terminal) == 0 && !p.busy() {
+		if pty.Unread(p.terminal) == 0 && !p.busy() {
 			return
 		}
 	}
@@ -37,7 +37,7 @@ func (p *process) awaitRead(ctx context.Context) {
 // process. This includes a fork of the shell that has not yet executed the program of its job.
 func (p *process) shellInForeground() bool {
 	shell := p.command.PID()
-	group, known := foreground(p.terminal)
+	group, known := pty.Foreground(p.terminal)
 	if !known {
 		group = newestGroup(shell)
 	}
@@ -55,25 +55,4 @@ func programOf(pid int) (os.FileInfo, error) { return os.Stat("/proc/" + strconv
 // to start a job, or a new job might be about to become the foreground group.
 func (p *process) busy() bool {
 	return slices.ContainsFunc(members(p.command.PID()), func(m member) bool { return m.running })
-}
-
-// unread returns how many bytes of input a program could read now, or 0 if that is unknown.
-func unread(terminal *os.File) (n int) {
-	asProgram(terminal, func(tty int) (err error) {
-		n, err = unix.IoctlGetInt(tty, unix.TIOCINQ)
-		return err
-	})
-	return n
-}
-
-// asProgram calls f with a descriptor of the end of the terminal that programs use.
-func asProgram(terminal *os.File, f func(tty int) error) error {
-	return withDescriptor(terminal, func(fd int) error {
-		tty, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCGPTPEER, unix.O_RDONLY|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC)
-		if errno != 0 {
-			return errno
-		}
-		defer unix.Close(int(tty))
-		return f(int(tty))
-	})
 }

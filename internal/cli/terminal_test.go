@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
+	"github.com/pyro-mcp/pyro/internal/pty"
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
@@ -94,9 +94,9 @@ func (s *screen) typed(keys string) {
 	}
 }
 
-func (s *screen) resize(cols, rows uint16) {
+func (s *screen) resize(cols, rows int) {
 	s.t.Helper()
-	if err := pty.Setsize(s.keys, &pty.Winsize{Cols: cols, Rows: rows}); err != nil {
+	if err := pty.SetSize(s.keys, cols, rows); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -15,7 +15,7 @@ var layers = []struct {
 	prefixes []string
 	reason   string
 }{
-	{[]string{"internal/gen", "internal/content", "internal/fault", "internal/dirs", "internal/durable", "internal/progress", "internal/prometheus", "internal/flock", "internal/guest", "internal/lazyregexp", "internal/lines", "internal/passive", "internal/program", "internal/runes", "internal/socket", "internal/sparse", "internal/sqlite", "internal/testenv", "internal/tracing", "internal/version", "internal/xattr", "web"}, "base packages: import only each other"},
+	{[]string{"internal/gen", "internal/content", "internal/fault", "internal/dirs", "internal/durable", "internal/progress", "internal/prometheus", "internal/flock", "internal/guest", "internal/lazyregexp", "internal/lines", "internal/passive", "internal/program", "internal/pty", "internal/runes", "internal/socket", "internal/sparse", "internal/sqlite", "internal/testenv", "internal/tracing", "internal/version", "internal/xattr", "web"}, "base packages: import only each other"},
 	{[]string{"internal/disk", "internal/agent", "internal/environment", "internal/ignore", "internal/machine", "internal/store"}, "machine packages and records: know no driver"},
 	{[]string{"internal/storage", "internal/agenthost", "internal/archive", "internal/confirm", "internal/danger", "internal/diff", "internal/forward", "internal/hostfolder", "internal/hostnet", "internal/mcp", "internal/patch", "internal/project", "internal/network", "internal/rpc", "internal/secret", "internal/terminal"},
 		"parts of workspaces: disks, networks, operations on file trees and on program output; and protocols for agents and programs"},

@@ -15,24 +15,22 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/pty"
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
 // hostProgram is a program that runs on the host, on its own terminal.
 type hostProgram struct {
 	cmd       *exec.Cmd
-	master    *os.File
-	tty       string // path of the end of the terminal that programs use
+	terminal  *os.File // the controlling end
 	separated map[session.Stream]io.ReadCloser
 	ended     chan struct{}
 	status    unix.WaitStatus
 
 	signals sync.Mutex // locked by signal
-	writing sync.Mutex // locked by Write, and while signal discards input
 }
 
 // start starts the program of a session. It makes this process the subreaper of all its
@@ -41,14 +39,14 @@ func start(spec session.Spec) (child, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, os.NewSyscallError("prctl", err)
 	}
-	master, tty, err := openTerminal()
+	controlling, tty, err := pty.Open()
 	if err != nil {
 		return nil, fault.Newf(fault.Unavailable, "open a terminal: %w", err)
 	}
 	defer tty.Close()
-	p := &hostProgram{master: master, tty: tty.Name(), ended: make(chan struct{})}
-	if err := setSize(master, spec.Cols, spec.Rows); err != nil {
-		master.Close()
+	p := &hostProgram{terminal: controlling, ended: make(chan struct{})}
+	if err := pty.SetSize(controlling, spec.Cols, spec.Rows); err != nil {
+		controlling.Close()
 		return nil, err
 	}
 	p.cmd = exec.Command("bash", "-lc", spec.Command)
@@ -56,7 +54,7 @@ func start(spec session.Spec) (child, error) {
 	p.cmd.Env = environment(spec)
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = tty, tty, tty
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Pdeathsig: syscall.SIGKILL}
-	p.separated = map[session.Stream]io.ReadCloser{session.Output: master}
+	p.separated = map[session.Stream]io.ReadCloser{session.Output: controlling}
 	var far []*os.File
 	if spec.Separate {
 		p.separated = map[session.Stream]io.ReadCloser{}
@@ -152,7 +150,7 @@ func environment(spec session.Spec) []string {
 }
 
 func (p *hostProgram) close() {
-	p.master.Close()
+	p.terminal.Close()
 	for _, r := range p.separated {
 		r.Close()
 	}
@@ -161,9 +159,7 @@ func (p *hostProgram) close() {
 // Write types into the terminal. It waits while the terminal is full. If a signal discards the
 // input meanwhile, Write succeeds.
 func (p *hostProgram) Write(b []byte) (int, error) {
-	p.writing.Lock()
-	defer p.writing.Unlock()
-	n, err := p.master.Write(b)
+	n, err := p.terminal.Write(b)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return len(b), nil
 	}
@@ -178,25 +174,23 @@ func (p *hostProgram) wait() (unix.WaitStatus, bool) {
 	return p.status, false
 }
 
-func (p *hostProgram) resize(cols, rows int) error { return setSize(p.master, cols, rows) }
+func (p *hostProgram) resize(cols, rows int) error { return pty.SetSize(p.terminal, cols, rows) }
 
 // signal signals the foreground process group of the terminal. If there is none, it signals the
 // program's process group.
-func (p *hostProgram) signal(sig unix.Signal, discard func()) error {
+func (p *hostProgram) signal(sig unix.Signal, queued *input) error {
 	p.signals.Lock()
 	defer p.signals.Unlock()
-	settings, foreground := p.foreground()
-	group := p.pid()
-	if foreground > 0 {
-		group = foreground
+	group, _ := pty.Foreground(p.terminal)
+	if group == 0 {
+		group = p.pid()
 	}
-	if keyDiscards(settings, sig) {
-		discard()
-		p.master.SetWriteDeadline(time.Unix(1, 0)) // a pending Write returns
-		p.writing.Lock()
-		defer p.writing.Unlock()
-		p.master.SetWriteDeadline(time.Time{})
-		p.discardUnread()
+	if pty.SignalKeys(p.terminal).DiscardsFor(sig) {
+		p.terminal.SetWriteDeadline(time.Unix(1, 0)) // a pending Write returns
+		resume := queued.discard()
+		defer resume()
+		p.terminal.SetWriteDeadline(time.Time{})
+		pty.DiscardInput(p.terminal)
 	}
 	if err := unix.Kill(-group, sig); err != nil && !errors.Is(err, unix.ESRCH) {
 		return os.NewSyscallError("kill", err)
@@ -204,36 +198,9 @@ func (p *hostProgram) signal(sig unix.Signal, discard func()) error {
 	return nil
 }
 
-// keyDiscards reports whether a terminal has a key for a signal that discards unread input.
-func keyDiscards(settings *unix.Termios, sig unix.Signal) bool {
-	index, ok := map[unix.Signal]int{unix.SIGINT: unix.VINTR, unix.SIGQUIT: unix.VQUIT, unix.SIGTSTP: unix.VSUSP}[sig]
-	return ok && settings != nil && settings.Lflag&unix.ISIG != 0 && settings.Lflag&unix.NOFLSH == 0 && settings.Cc[index] != 0
-}
-
-// discardUnread discards the input that has not reached the terminal, and then the input that the
-// terminal holds.
-func (p *hostProgram) discardUnread() {
-	withDescriptor(p.master, func(fd int) error { return unix.IoctlSetInt(fd, unix.TCFLSH, unix.TCOFLUSH) })
-	onTerminal(p.tty, func(fd int) error { return unix.IoctlSetInt(fd, unix.TCFLSH, unix.TCIFLUSH) })
-}
-
-// onTerminal opens the end of a terminal that programs use. It opens it only briefly, because a
-// terminal that is open somewhere does not hang up.
-func onTerminal(path string, f func(fd int) error) error {
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	return f(fd)
-}
-
 func (p *hostProgram) foreground() (settings *unix.Termios, group int) {
-	withDescriptor(p.master, func(fd int) error {
-		settings, _ = unix.IoctlGetTermios(fd, unix.TCGETS)
-		group, _ = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
-		return nil
-	})
+	settings, _ = pty.Settings(p.terminal)
+	group, _ = pty.Foreground(p.terminal)
 	return settings, group
 }
 
@@ -256,38 +223,3 @@ func (p *hostProgram) kill(grace time.Duration) {
 }
 
 const killPatience = 10 * time.Second
-
-// openTerminal opens a terminal. The controlling end supports deadlines.
-func openTerminal() (controlling, tty *os.File, err error) {
-	blocking, tty, err := pty.Open()
-	if err != nil {
-		return nil, nil, err
-	}
-	defer blocking.Close()
-	fd, err := unix.FcntlInt(blocking.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		tty.Close()
-		return nil, nil, os.NewSyscallError("fcntl", err)
-	}
-	unix.SetNonblock(fd, true)
-	return os.NewFile(uintptr(fd), blocking.Name()), tty, nil
-}
-
-// setSize sets the size of a terminal. The foreground process group gets SIGWINCH.
-func setSize(controlling *os.File, cols, rows int) error {
-	return withDescriptor(controlling, func(fd int) error {
-		return os.NewSyscallError("ioctl", unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(cols), Row: uint16(rows)}))
-	})
-}
-
-// withDescriptor calls f with the descriptor of a file. Unlike [os.File.Fd], it does not disable
-// the deadlines of the file.
-func withDescriptor(file *os.File, f func(fd int) error) error {
-	raw, err := file.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var failed error
-	err = raw.Control(func(fd uintptr) { failed = f(int(fd)) })
-	return errors.Join(err, failed)
-}

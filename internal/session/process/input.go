@@ -16,8 +16,10 @@ type input struct {
 	to io.Writer
 
 	mu      sync.Mutex
-	some    sync.Cond
+	changed sync.Cond // signalled after a change that pump or discard waits for
 	typed   []byte
+	writing bool // pump is writing a part of the input
+	paused  bool // pump must not begin to write
 	closed  bool
 	rate    int64 // bytes per second; 0: no limit
 	allowed float64
@@ -28,7 +30,7 @@ type input struct {
 
 func newInput(to io.Writer, rate int64) *input {
 	in := &input{to: to, rate: rate, allowed: float64(rate), at: time.Now()}
-	in.some.L = &in.mu
+	in.changed.L = &in.mu
 	return in
 }
 
@@ -62,36 +64,51 @@ func (in *input) add(b []byte, counted int) error {
 	in.allowed -= float64(len(b))
 	in.typed = append(in.typed, b...)
 	in.written += int64(counted)
-	in.some.Signal()
+	in.changed.Broadcast()
 	return nil
 }
 
 // pump writes queued input to the terminal until the queue is closed.
 func (in *input) pump() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
 	for {
-		in.mu.Lock()
-		for len(in.typed) == 0 && !in.closed {
-			in.some.Wait()
+		for (len(in.typed) == 0 || in.paused) && !in.closed {
+			in.changed.Wait()
 		}
-		b := in.typed
-		in.typed = nil
-		closed := in.closed
-		in.mu.Unlock()
-		if closed {
+		if in.closed {
 			return
 		}
-		if _, err := in.to.Write(b); err != nil {
-			in.close()
+		b := in.typed
+		in.typed, in.writing = nil, true
+		in.mu.Unlock()
+		_, err := in.to.Write(b)
+		in.mu.Lock()
+		in.writing = false
+		in.changed.Broadcast()
+		if err != nil {
+			in.closed = true
 			return
 		}
 	}
 }
 
-// discard drops the queued input.
-func (in *input) discard() {
+// discard drops the queued input, and waits until pump is not writing. Until the caller calls
+// resume, pump writes nothing. Input that is typed meanwhile is kept. The caller must interrupt a
+// pending write before, and must not call discard again before resume.
+func (in *input) discard() (resume func()) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.typed = nil
+	in.typed, in.paused = nil, true
+	for in.writing {
+		in.changed.Wait()
+	}
+	return func() {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		in.paused = false
+		in.changed.Broadcast()
+	}
 }
 
 // close drops the queued input and rejects further input.
@@ -99,7 +116,7 @@ func (in *input) close() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.closed = true
-	in.some.Signal()
+	in.changed.Broadcast()
 }
 
 func (in *input) counts() (written, refused int64) {

@@ -51,8 +51,8 @@ type child interface {
 	kill(grace time.Duration)                  // asks all programs of the session to end; after grace, kills those that still run
 	resize(cols, rows int) error
 	// signal sends a signal to the foreground process group. If the key for the signal discards
-	// unread input, signal does it too. It then calls discard, which discards queued input.
-	signal(sig unix.Signal, discard func()) error
+	// unread input, signal discards it too, with the queued input.
+	signal(sig unix.Signal, queued *input) error
 	foreground() (settings *unix.Termios, group int) // settings and foreground process group of the terminal; nil, 0: unknown
 	streams() map[session.Stream]io.ReadCloser       // output streams
 }

@@ -123,7 +123,7 @@ func (p *sessionProcess) signal(name string) error {
 	if !ok {
 		return fault.Newf(fault.Invalid, "unsupported signal %.40q", name)
 	}
-	return p.program.signal(sig, p.in.discard)
+	return p.program.signal(sig, p.in)
 }
 
 // look returns the screen.

@@ -269,7 +269,7 @@ func (p *tmuxProgram) resize(cols, rows int) error {
 	return p.pane.Resize(ctx, cols, rows)
 }
 
-func (p *tmuxProgram) signal(unix.Signal, func()) error {
+func (p *tmuxProgram) signal(unix.Signal, *input) error {
 	return fault.Newf(fault.Unsupported, "pty_signal is not supported by backend=tmux").WithHint("type its key, such as \\u0003 for INT")
 }
 
@@ -323,4 +323,15 @@ func killAll(belong func() []int) {
 			unix.Kill(pid, unix.SIGKILL)
 		}
 	}
+}
+
+// onTerminal calls f with a descriptor of a terminal. It opens the terminal only briefly, because a
+// terminal that is open somewhere does not hang up.
+func onTerminal(path string, f func(fd int) error) error {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return f(fd)
 }

@@ -231,7 +231,7 @@ func (p *workspaceProgram) resize(cols, rows int) error {
 
 // signal sends a signal. The supervisor discards the input that has reached it. The session process
 // does not know the settings of the terminal, so it discards nothing.
-func (p *workspaceProgram) signal(sig unix.Signal, _ func()) error {
+func (p *workspaceProgram) signal(sig unix.Signal, _ *input) error {
 	return p.do(func(ctx context.Context) error { return p.shell.Signal(ctx, sig) })
 }
 
