@@ -7,6 +7,10 @@
 # tests.sh reports it, and the run passes. It never accepts a second run after a data race, a panic
 # or a leak, or of a test that kills processes.
 #
+# With the race detector, GORACE has its options. tests.sh then also fails if a process that a test
+# started had a data race, and prints the race. Such a test can pass: nobody looks at the standard
+# error of a background process, or at the exit code of a killed one.
+#
 # If TEST_TIMES is set, it is a folder. tests.sh adds a file with the test events to it, and the
 # names of flaky tests to its file "flaky".
 set -euo pipefail
@@ -17,6 +21,9 @@ own=$(mktemp -d)
 trap 'rm -rf "$own"' EXIT
 events=$(mktemp "${TEST_TIMES:-$own}/XXXXXX.json")
 
+# Each process writes its data races to a file of its own.
+[ -z "${GORACE:-}" ] || export GORACE="$GORACE log_path=$own/race"
+
 # The tests start with the default action for all signals. The caller can ignore some, for example
 # with nohup.
 code=0
@@ -24,13 +31,11 @@ env --default-signal go tool -modfile="$tools" gotestsum --format pkgname --form
 	--rerun-fails=1 --rerun-fails-max-failures=5 --rerun-fails-abort-on-data-race --rerun-fails-report "$own/report" \
 	--packages "$packages" -- -count 1 "$@" || code=$?
 
-# A line of the events is {..., "Package": PACKAGE, ..., "Output": LINE}.
-races=$(grep -F 'WARNING: DATA RACE' "$events" | sed -E 's/.*"Package":"([^"]*)".*/\1/' | sort -u || true)
-for p in $races; do
-	printf 'a data race in the tests of %s:\n' "$p"
-	grep -F "\"Package\":\"$p\"" "$events" | grep -F '"Output":' | sed -E 's/^.*"Output":"(.*)"\}$/\1/; s/\\n$//; s/\\t/\t/g; s/\\u003c/</g; s/\\u003e/>/g' | sed -n '/WARNING: DATA RACE/,/^=====/p'
-done >&2
-[ -z "$races" ] || exit 1
+if compgen -G "$own/race.*" >/dev/null; then
+	cat "$own"/race.* >&2
+	echo 'a test, or a process that a test started, had these data races' >&2
+	exit 1
+fi
 
 # A line of the report is "PACKAGE.TEST: N runs, M failures". The name of a test is empty if the
 # package failed, for example because it leaked goroutines.
