@@ -79,12 +79,10 @@ func (e *execEnv) Renew(m *agentv1.RenewRequest) error {
 	return nil
 }
 
-// close stops the thread. The kernel then kills the processes that the thread has started. The
-// reaper kills all others.
-func (e *execEnv) close() error {
-	e.thread.Stop()
-	return e.root.Close()
-}
+// end stops the thread. The kernel then kills the processes that the thread has started. The reaper
+// kills all others. end does not close the root, because calls may still use it. The process exits
+// now.
+func (e *execEnv) end() { e.thread.Stop() }
 
 // Group creates a group of processes among the descendants of the agent's reaper.
 func (e *execEnv) Group() (agent.Group, error) {

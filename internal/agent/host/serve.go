@@ -78,9 +78,10 @@ func Serve(fd int, volume, version string) error {
 	if err != nil {
 		return err
 	}
+	defer env.end()
 	err = agent.New(env, version).Serve(stream)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
-		err = nil
+		return nil
 	}
-	return errors.Join(err, env.close())
+	return err
 }

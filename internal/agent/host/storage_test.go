@@ -16,12 +16,12 @@ func TestWorkspacePaths(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer with.close()
+	defer with.end()
 	without, err := newExecEnv("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer without.close()
+	defer without.end()
 	for name, want := range map[string]string{
 		"": "", "/": "/", "/workspace": "/v/files", "/workspace/": "/v/files/", "/workspace/a/b": "/v/files/a/b", "/workspaces": "/workspaces", "/work": "/work",
 		"/home/workspace": "/home/workspace", "workspace": "workspace",
@@ -44,7 +44,7 @@ func TestMountOnHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.close()
+	defer p.end()
 	if _, err := p.Volume(); !errors.Is(err, agent.ErrNoVolume) {
 		t.Errorf("%v", err)
 	}
@@ -71,7 +71,7 @@ func TestMountOnHost(t *testing.T) {
 		if _, err := p.Mount(false, true); err == nil || errors.Is(err, agent.ErrNoVolume) != (folder == "") {
 			t.Errorf("%s: %v", name, err)
 		}
-		p.close()
+		p.end()
 	}
 }
 
@@ -82,7 +82,7 @@ func TestQuiesceSparesOtherProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.close()
+	defer p.end()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if err := p.Quiesce(ctx); err == nil || !strings.Contains(err.Error(), "reaper") {
