@@ -15,7 +15,8 @@ import (
 // A change applies several operations to a volume atomically; see PUT /volume/change in
 // proto/agent/v1. It has these phases:
 //
-//  1. Stage the content in a directory of the volume (change_stage.go).
+//  1. Stage the content in a directory of the volume (change_stage.go). New folders are staged
+//     together with their content (change_place.go).
 //  2. Check each operation against the tree as it will be after the previous operations. The result
 //     is a list of steps (change_check.go). A step renames something or sets a mode.
 //  3. Write the steps to a file and flush it. The name of this file is the state of the change.
@@ -46,11 +47,12 @@ type change struct {
 	links         []hardLink       // hard links to stage.
 	deferredModes []string         // directories that get their mode after all other steps.
 	steps         []step
-	begun         int // number of steps that have begun
 	counts        Counts
 
 	slots  slots
-	parent openFolder // parent directory of the last path
+	parent openFolder        // parent directory of the last path
+	places map[string]*place // staged folders by path; nil: the entries of the folder are staged in slots
+	placed openFolder        // the place that was opened last
 }
 
 // Counts counts the effects of a change.
@@ -108,7 +110,7 @@ func (v *Volume) Change(ctx context.Context, archive io.Reader) (Counts, error) 
 func (v *Volume) newChange() (*change, error) {
 	var random [8]byte
 	rand.Read(random[:])
-	c := &change{volume: v, name: hex.EncodeToString(random[:]), tree: map[string]*node{}}
+	c := &change{volume: v, name: hex.EncodeToString(random[:]), tree: map[string]*node{}, places: map[string]*place{}}
 	if err := c.beforeWrite("make its folder"); err != nil {
 		return nil, err
 	}
@@ -131,6 +133,7 @@ func (c *change) open() error {
 func (c *change) close() {
 	c.slots.folder.leave()
 	c.parent.leave()
+	c.placed.leave()
 	if c.dir != nil {
 		c.dir.Close()
 	}

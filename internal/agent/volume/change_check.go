@@ -19,6 +19,9 @@ type node struct {
 	want   uint32 // final mode of a staged directory.
 	extra  int    // number of added entries; in a staged directory, of all entries.
 	onDisk *stat  // describes the entry on disk; nil if the entry is new.
+	place  *place // of a directory: it is staged with its content; nil: without.
+	within *place // of a staged file: the place that contains it; nil: it is in the slot.
+	freed  bool   // an earlier operation has removed an entry from the path.
 }
 
 // owner is the owner of a file.
@@ -115,6 +118,9 @@ func (c *change) lookUp(path string, in *node) (*node, error) {
 		switch {
 		case err == nil:
 			n.kind, n.mode, n.owner, n.onDisk = kindOf(st.Mode), st.Mode&0o7777, owner{int(st.Uid), int(st.Gid)}, statOf(&st)
+			if p := c.places[path]; p != nil {
+				p.used = true // another program has created the path since; the place must not be used later
+			}
 		case err != errNoEntry:
 			return nil, err
 		}
@@ -147,35 +153,63 @@ func (c *change) folderOf(path string, create bool) (*node, error) {
 	case !create:
 		return nil, conflicts(path, "it does not exist")
 	}
-	return n, c.makeFolder(above, in, n, 0o755)
+	return n, c.makeFolder(above, in, n, defaultFolderMode)
 }
+
+// defaultFolderMode is the mode of a directory that is created only because it is missing.
+const defaultFolderMode = 0o755
 
 // makeFolder stages a directory for a path that has no entry. Until the end of the change, the
 // owner of the directory has full access to it.
 func (c *change) makeFolder(path string, in, n *node, mode uint32) error {
-	slot, dir, err := c.newSlot()
-	if err != nil {
-		return err
+	s := step{kind: stepMakeFolder, path: path}
+	made := node{kind: listing.Folder, staged: true, mode: mode | 0o700, want: mode}
+	if p := c.places[path]; p != nil && !p.used {
+		if p.in != nil && (p.in != in.place || n.freed) {
+			if err := c.takeOut(p); err != nil {
+				return err
+			}
+		}
+		if p.in != nil {
+			s.kind, s.top = stepPlacedFolder, p.top().slot
+		}
+		p.used = true
+		s.slot, made.place, made.mode = p.slot, p, p.mode|0o700
+	} else {
+		var err error
+		if s.slot, err = c.newSlot(); err != nil {
+			return err
+		}
+		dir, err := c.slotFolder(s.slot)
+		if err != nil {
+			return err
+		}
+		if err := c.stageFolder(dir, stagedName(s.slot), mode); err != nil {
+			return &os.PathError{Op: "mkdir", Path: path, Err: err}
+		}
 	}
-	if err := c.beforeWrite("stage a folder"); err != nil {
-		return err
-	}
-	if err := unix.Mkdirat(dir, stagedName(slot), 0o700); err != nil {
-		return &os.PathError{Op: "mkdir", Path: path, Err: err}
-	}
-	if err := c.beforeWrite("set its mode"); err != nil {
-		return err
-	}
-	if err := unix.Fchmodat(dir, stagedName(slot), mode|0o700, 0); err != nil {
-		return &os.PathError{Op: "chmod", Path: path, Err: err}
-	}
-	*n = node{kind: listing.Folder, staged: true, slot: slot, mode: mode | 0o700, want: mode}
+	made.slot = s.slot
+	*n = made
 	if n.mode != n.want {
 		c.deferredModes = append(c.deferredModes, path)
 	}
 	in.extra++
-	c.steps = append(c.steps, step{kind: stepMakeFolder, slot: slot, path: path})
+	c.steps = append(c.steps, s)
 	return nil
+}
+
+// stageFolder makes a staged directory. Its owner gets full access in addition to mode.
+func (c *change) stageFolder(dir int, name string, mode uint32) error {
+	if err := c.beforeWrite("stage a folder"); err != nil {
+		return err
+	}
+	if err := unix.Mkdirat(dir, name, 0o700); err != nil {
+		return err
+	}
+	if err := c.beforeWrite("set its mode"); err != nil {
+		return err
+	}
+	return unix.Fchmodat(dir, name, mode|0o700, 0)
 }
 
 // checkOperation checks one operation and adds its steps.
@@ -210,6 +244,13 @@ func (c *change) checkOperation(op *operation) error {
 		}
 		return c.put(op, in, n, target)
 	case putFile:
+		if op.place != nil && (op.place != in.place || n.kind != 0 || n.freed) {
+			_, name := parentOf(op.path)
+			if err := c.toSlot(op.place, name, op.slot); err != nil {
+				return err
+			}
+			op.place = nil
+		}
 		made := node{kind: listing.File, mode: op.mode, owner: owner{os.Geteuid(), os.Getegid()}}
 		if op.link {
 			made.kind = listing.Link
@@ -243,7 +284,11 @@ func (c *change) setMode(path string, n *node, mode uint32) error {
 	if mode == n.mode {
 		return nil
 	}
-	slot, dir, err := c.newSlot()
+	slot, err := c.newSlot()
+	if err != nil {
+		return err
+	}
+	dir, err := c.slotFolder(slot)
 	if err != nil {
 		return err
 	}
@@ -274,12 +319,12 @@ func (c *change) remove(op *operation, in, n *node) error {
 			return conflicts(op.path, "the directory is not empty")
 		}
 	}
-	slot, _, err := c.newSlot()
+	slot, err := c.newSlot()
 	if err != nil {
 		return err
 	}
 	c.steps = append(c.steps, step{kind: kind, slot: slot, path: op.path, expected: n.onDisk})
-	*n = node{}
+	*n = node{freed: true}
 	in.extra--
 	return nil
 }

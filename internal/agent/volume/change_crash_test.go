@@ -69,7 +69,9 @@ func newTrial(t testing.TB, seed int64, kind FSKind) *trial {
 			everyTree(t, files)
 			edits = everyEdit
 		} else {
-			someTree(t, files, random)
+			if seed%4 < 3 { // otherwise all folders are new
+				someTree(t, files, random)
+			}
 			edits = randomChange(t, files, random, true)
 		}
 		x.old = volumetest.Tree(t, files)
@@ -91,7 +93,7 @@ var everyEdit = []volumetest.Edit{
 	{Op: "delete", Path: "dir/file"}, {Op: "delete", Path: "dir"}, {Path: "dir", Text: "a file now"}, {Op: "link", Path: "hard", Text: "mode"},
 	{Op: "mode", Path: "hard", Mode: 0o640}, {Op: "delete", Path: "empty"}, {Op: "delete", Path: "was-empty"}, {Op: "folder", Path: "was-empty", Mode: 0o755},
 	{Op: "symlink", Path: "link", Text: "mode"}, {Op: "delete", Path: "becomes"}, {Path: "becomes/a/file", Text: "y"}, {Op: "link", Path: "link", Text: "file"},
-	{Op: "link", Path: "same", Text: "same"}, {Op: "delete", Path: "same"},
+	{Op: "link", Path: "same", Text: "same"}, {Op: "delete", Path: "same"}, {Path: "new/folder/late", Text: "z"},
 }
 
 func everyTree(t testing.TB, files string) {

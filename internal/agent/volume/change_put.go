@@ -32,8 +32,11 @@ func (c *change) put(op *operation, in, n *node, made node) error {
 		s.kind = stepCreate
 		in.extra++
 	}
+	if op.place != nil {
+		s.kind, s.top = stepPlaced, op.place.top().slot
+	}
 	*n = made
-	n.staged, n.slot, n.onDisk = true, op.slot, nil
+	n.staged, n.slot, n.within, n.onDisk = true, op.slot, op.place, nil
 	c.steps = append(c.steps, s)
 	return nil
 }
@@ -67,6 +70,7 @@ type hardLink struct {
 	path   string // path of the link
 	staged bool
 	from   uint32 // slot of the target, if it is staged
+	within *place // the place that contains the target; nil if there is none
 	to     string // path of the target
 }
 
@@ -89,10 +93,10 @@ func (c *change) target(op *operation) (node, error) {
 	case listing.Folder:
 		return node{}, conflicts(op.path, "its target %q is a directory", op.target)
 	}
-	if op.slot, _, err = c.newSlot(); err != nil {
+	if op.slot, err = c.newSlot(); err != nil {
 		return node{}, err
 	}
-	c.links = append(c.links, hardLink{slot: op.slot, path: op.path, staged: n.staged, from: n.slot, to: op.target})
+	c.links = append(c.links, hardLink{slot: op.slot, path: op.path, staged: n.staged, from: n.slot, within: n.within, to: op.target})
 	return *n, nil
 }
 
@@ -111,11 +115,17 @@ func (c *change) stageLinks() error {
 }
 
 func (c *change) stageLink(l hardLink) error {
-	from, name, err := int(c.dir.Fd()), folderOf(l.from)+"/"+stagedName(l.from), error(nil)
-	if !l.staged {
-		if from, name, err = c.parentFolder(l.to); err != nil {
-			return err
-		}
+	from, name := int(c.dir.Fd()), folderOf(l.from)+"/"+stagedName(l.from)
+	var err error
+	switch {
+	case l.within != nil:
+		_, name = parentOf(l.to)
+		from, err = c.openPlace(l.within)
+	case !l.staged:
+		from, name, err = c.parentFolder(l.to)
+	}
+	if err != nil {
+		return err
 	}
 	dir, err := c.slotFolder(l.slot)
 	if err != nil {

@@ -244,7 +244,7 @@ func FuzzChange(f *testing.F) {
 // FuzzSteps parses arbitrary data as a steps file.
 func FuzzSteps(f *testing.F) {
 	var b bytes.Buffer
-	if err := writeSteps(&b, []step{{kind: stepCreate, slot: 5, path: "a/b"}, {kind: stepMode, slot: 1 << 20, path: "c\xff", mode: 0o4755, before: 0o644}}); err != nil {
+	if err := writeSteps(&b, []step{{kind: stepCreate, slot: 5, path: "a/b"}, {kind: stepMode, slot: 1 << 20, path: "c\xff", mode: 0o4755, before: 0o644}, {kind: stepPlaced, slot: 7, path: "a/c", top: 5}}); err != nil {
 		f.Fatal(err)
 	}
 	f.Add(b.Bytes())
@@ -262,7 +262,7 @@ func FuzzSteps(f *testing.F) {
 			t.Fatalf("%v, and %d bytes become %d", err, len(record), again.Len())
 		}
 		for _, s := range steps {
-			if CheckRelative(s.path) != nil || s.path == "" || s.kind == 0 || s.kind >= stepKinds || s.mode > 0o7777 || s.before > 0o7777 {
+			if CheckRelative(s.path) != nil || s.path == "" || s.kind == 0 || s.kind >= stepKinds || s.mode > 0o7777 || s.before > 0o7777 || s.top > maxSteps {
 				t.Fatalf("%+v", s)
 			}
 		}

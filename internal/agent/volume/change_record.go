@@ -17,7 +17,7 @@ import (
 
 // The steps file has a header, the number of steps, the steps and a CRC-32. Each step consists of
 // its kind, slot, new mode, old mode, path length and path. The kind is one byte. Numbers are
-// varints.
+// varints. Steps of the kinds stepPlaced and stepPlacedFolder have their top before the path.
 
 const recordForm = "pyro change 1\n"
 
@@ -53,6 +53,9 @@ func writeSteps(to io.Writer, steps []step) error {
 		b = append(b[:0], byte(s.kind))
 		for _, n := range []uint64{uint64(s.slot), uint64(s.mode), uint64(s.before), uint64(len(s.path))} {
 			b = binary.AppendUvarint(b, n)
+		}
+		if s.placed() {
+			b = binary.AppendUvarint(b, uint64(s.top))
 		}
 		w.Write(append(b, s.path...))
 	}
@@ -100,15 +103,20 @@ func readStep(r *checksumReader) (step, error) {
 	}
 	s.kind = stepKind(kind)
 	var length uint64
-	for _, n := range []struct {
+	type number struct {
 		most uint64
 		to   func(uint64)
-	}{
+	}
+	numbers := []number{
 		{maxSteps, func(n uint64) { s.slot = uint32(n) }},
 		{0o7777, func(n uint64) { s.mode = uint32(n) }},
 		{0o7777, func(n uint64) { s.before = uint32(n) }},
 		{listing.MaxPath, func(n uint64) { length = n }},
-	} {
+	}
+	if s.placed() {
+		numbers = append(numbers, number{maxSteps, func(n uint64) { s.top = uint32(n) }})
+	}
+	for _, n := range numbers {
 		v, err := binary.ReadUvarint(r)
 		if err != nil || v > n.most {
 			return s, damaged(err)

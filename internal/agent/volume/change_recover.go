@@ -57,7 +57,6 @@ func (v *Volume) recoverChange(name string, r *Recovered) error {
 		if err := c.read(); err != nil {
 			return err
 		}
-		c.begun = len(c.steps)
 		if err := c.rollbackSteps(); err != nil {
 			return err
 		}

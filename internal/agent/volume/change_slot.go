@@ -2,6 +2,7 @@ package volume
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 
@@ -57,24 +58,26 @@ func replacedName(slot uint32) string {
 }
 
 // newSlot allocates the next slot.
-func (c *change) newSlot() (slot uint32, dir int, err error) {
+func (c *change) newSlot() (slot uint32, err error) {
 	slot = c.slots.used
+	if slot == maxSteps {
+		return 0, Invalid(fmt.Sprintf("a change has at most %d files and directories", maxSteps))
+	}
 	if slot%slotsPerFolder == 0 {
 		if err := c.beforeWrite("make a folder of slots"); err != nil {
-			return 0, -1, err
+			return 0, err
 		}
 		if err := unix.Mkdirat(int(c.dir.Fd()), folderOf(slot), 0o700); err != nil {
-			return 0, -1, &os.PathError{Op: "mkdir", Path: PendingFolder, Err: err}
+			return 0, &os.PathError{Op: "mkdir", Path: PendingFolder, Err: err}
 		}
 	}
 	c.slots.used++
-	dir, err = c.slotFolder(slot)
-	return slot, dir, err
+	return slot, nil
 }
 
 func folderOf(slot uint32) string { return strconv.FormatUint(uint64(slot/slotsPerFolder), 10) }
 
-// slotFolder opens the directory of a slot.
+// slotFolder opens the directory of a slot. The descriptor is valid until the next call.
 func (c *change) slotFolder(slot uint32) (int, error) {
 	name := folderOf(slot)
 	return c.slots.folder.enter(name, func() (int, error) {

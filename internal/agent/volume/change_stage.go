@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -33,6 +34,7 @@ type operation struct {
 	link   bool // a symbolic link, for putFile
 	mode   uint32
 	slot   uint32 // for putFile
+	place  *place // for putFile: the place that contains the file; nil: the file is in the slot
 	path   string
 	target string        // for putLink
 	expect *listing.Mark // the mark that the entry must have; nil if there is no such condition
@@ -78,13 +80,25 @@ func (c *change) stage(archive io.Reader) error {
 		if c.names += len(op.path) + len(op.target); c.names > maxNames {
 			return Invalid(fmt.Sprintf("the paths of a change have at most %d bytes", maxNames))
 		}
-		if op.verb == putFile {
-			if err := c.stageFile(&op, h, entries, s); err != nil {
-				return err
+		switch op.verb {
+		case putFile:
+			err = c.stageFile(&op, h, entries, s)
+		case putFolder:
+			_, err = c.place(op.path, op.mode)
+		case removePath:
+			if p := c.places[op.path]; p != nil {
+				p.closed = true
 			}
+		}
+		if errors.As(err, new(unix.Errno)) {
+			err = &OperationError{op.path, err}
+		}
+		if err != nil {
+			return err
 		}
 		c.operations = append(c.operations, op)
 	}
+	c.parent.leave() // the check looks again
 	if err := whole.finish(); err != nil {
 		return err
 	}
@@ -192,28 +206,53 @@ func (op *operation) put(h *tar.Header) error {
 	return nil
 }
 
-// stageFile stages a file or symbolic link.
+// stageFile stages a file or symbolic link. If its folder is new, it is staged in the folder,
+// otherwise in a slot.
 func (c *change) stageFile(op *operation, h *tar.Header, content io.Reader, s *stager) error {
-	slot, dir, err := c.newSlot()
+	var err error
+	if op.slot, err = c.newSlot(); err != nil {
+		return err
+	}
+	above, name := parentOf(op.path)
+	in, err := c.place(above, defaultFolderMode)
 	if err != nil {
 		return err
 	}
-	op.slot = slot
+	if in != nil && !in.closed {
+		placed, err := c.openPlace(in)
+		if err != nil {
+			return err
+		}
+		if err := c.stageAt(placed, name, op, h, content, s); err != unix.EEXIST {
+			op.place = in
+			return err
+		}
+	}
+	dir, err := c.slotFolder(op.slot)
+	if err != nil {
+		return err
+	}
+	return c.stageAt(dir, stagedName(op.slot), op, h, content, s)
+}
+
+// stageAt stages a file or symbolic link under a name. If the name exists, it returns [unix.EEXIST]
+// before it reads the content.
+func (c *change) stageAt(dir int, name string, op *operation, h *tar.Header, content io.Reader, s *stager) error {
 	if err := c.beforeWrite("stage a file"); err != nil {
 		return err
 	}
-	if op.link {
-		err = unix.Symlinkat(h.Linkname, dir, stagedName(slot))
-	} else {
-		var n int64
-		n, err = s.write(dir, stagedName(slot), op.mode, h.Size, content)
+	var times []unix.Timespec // nil: now
+	if at := (unix.Timespec{Sec: h.ModTime.Unix(), Nsec: int64(h.ModTime.Nanosecond())}); at.Sec != 0 || at.Nsec != 0 {
+		times = []unix.Timespec{{Nsec: unix.UTIME_OMIT}, at}
+	}
+	if !op.link {
+		n, err := s.write(dir, name, op.mode, times, h.Size, content)
 		c.counts.Bytes += n
+		return err
 	}
-	if at := (unix.Timespec{Sec: h.ModTime.Unix(), Nsec: int64(h.ModTime.Nanosecond())}); err == nil && (at.Sec != 0 || at.Nsec != 0) {
-		err = unix.UtimesNanoAt(dir, stagedName(slot), []unix.Timespec{{Nsec: unix.UTIME_OMIT}, at}, unix.AT_SYMLINK_NOFOLLOW)
-	}
-	if errors.As(err, new(unix.Errno)) {
-		return &OperationError{op.path, err}
+	err := unix.Symlinkat(h.Linkname, dir, name)
+	if err == nil && times != nil {
+		err = unix.UtimesNanoAt(dir, name, times, unix.AT_SYMLINK_NOFOLLOW)
 	}
 	return err
 }
@@ -237,8 +276,9 @@ func newStager(kind FSKind) *stager {
 	return &stager{single: kind == PassthroughFS, buffer: make([]byte, 256<<10), semaphore: make(chan struct{}, flushesAtOnce)}
 }
 
-// write writes a file of size bytes and returns the number of bytes written.
-func (s *stager) write(dir int, name string, mode uint32, size int64, content io.Reader) (written int64, err error) {
+// write writes a file of size bytes and returns the number of bytes written. times are the times of
+// access and modification; nil means now.
+func (s *stager) write(dir int, name string, mode uint32, times []unix.Timespec, size int64, content io.Reader) (written int64, err error) {
 	fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return 0, err
@@ -259,6 +299,9 @@ func (s *stager) write(dir int, name string, mode uint32, size int64, content io
 	if err == nil {
 		err = unix.Fchmod(fd, mode)
 	}
+	if err == nil && times != nil {
+		err = setTimes(fd, times)
+	}
 	if err != nil || !s.single {
 		unix.Close(fd)
 		return written, err
@@ -274,6 +317,15 @@ func (s *stager) write(dir int, name string, mode uint32, size int64, content io
 		<-s.semaphore
 	})
 	return written, nil
+}
+
+// setTimes sets the times of an open file. Unlike with a path, a kernel behind another one does not
+// look up the file again.
+func setTimes(fd int, times []unix.Timespec) error {
+	if _, _, errno := unix.Syscall6(unix.SYS_UTIMENSAT, uintptr(fd), 0, uintptr(unsafe.Pointer(&times[0])), 0, 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // wait waits for all flushes.

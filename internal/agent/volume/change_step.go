@@ -19,6 +19,8 @@ const (
 	stepRemove                           // move the file to the slot.
 	stepRemoveFolder                     // the same for an empty directory.
 	stepMode                             // set the mode.
+	stepPlaced                           // an earlier step has moved the file with its directory. After an undo: as stepCreate.
+	stepPlacedFolder                     // the same for a directory.
 	stepKinds
 )
 
@@ -28,10 +30,14 @@ type step struct {
 	kind     stepKind
 	slot     uint32
 	path     string
-	mode     uint32 // the new mode, for stepMode
-	before   uint32 // the old mode
+	mode     uint32 // the new mode, for stepMode.
+	before   uint32 // the old mode.
+	top      uint32 // slot of the moved directory, for stepPlaced and stepPlacedFolder.
 	expected *stat  // the entry to replace; nil if unknown, for example during recovery
 }
+
+// placed reports whether an earlier step moves the entry together with its directory.
+func (s *step) placed() bool { return s.kind == stepPlaced || s.kind == stepPlacedFolder }
 
 // errModified means that an entry has changed since it was checked.
 const errModified = Conflict("it was modified during the change")
@@ -39,9 +45,8 @@ const errModified = Conflict("it was modified during the change")
 // applySteps applies the steps. During recovery, live is false.
 func (c *change) applySteps(live bool) error {
 	c.parent.leave()
-	for c.begun = 0; c.begun < len(c.steps); {
-		s := &c.steps[c.begun]
-		c.begun++
+	for i := range c.steps {
+		s := &c.steps[i]
 		if err := c.do(s, live); err != nil {
 			if treeModified(err) {
 				err = errModified
@@ -52,12 +57,12 @@ func (c *change) applySteps(live bool) error {
 	return nil
 }
 
-// undoSteps undoes the steps that have begun, in reverse order. It skips entries that other
+// undoSteps undoes the steps that were applied, in reverse order. It skips entries that other
 // programs have modified.
 func (c *change) undoSteps() error {
 	c.parent.leave()
-	for ; c.begun > 0; c.begun-- {
-		s := &c.steps[c.begun-1]
+	for i := len(c.steps) - 1; i >= 0; i-- {
+		s := &c.steps[i]
 		if err := c.undo(s); err != nil && !treeModified(err) {
 			return &OperationError{s.path, err}
 		}
@@ -94,6 +99,9 @@ func (c *change) inspectSlot(s *step) (at location, err error) {
 // do applies a step. During recovery, live is false, and do applies only the part of the step that
 // is not done yet.
 func (c *change) do(s *step, live bool) error {
+	if live && s.placed() {
+		return nil
+	}
 	var at location
 	var err error
 	if live {
@@ -113,7 +121,7 @@ func (c *change) do(s *step, live bool) error {
 		return err
 	}
 	switch s.kind {
-	case stepCreate, stepMakeFolder:
+	case stepCreate, stepMakeFolder, stepPlaced, stepPlacedFolder:
 		return c.move(at.slot, stagedName(s.slot), at.dir, at.name)
 	case stepReplace:
 		return c.replace(s, at)
@@ -129,11 +137,20 @@ func (c *change) do(s *step, live bool) error {
 
 // undo undoes a step, or the part of the step that is done.
 func (c *change) undo(s *step) error {
+	if s.placed() {
+		folder, err := c.slotFolder(s.top)
+		if err != nil {
+			return err
+		}
+		if waits, err := existsAt(folder, stagedName(s.top)); err != nil || waits {
+			return err // its directory was not moved, or was moved back
+		}
+	}
 	at, err := c.inspectSlot(s)
 	if err != nil {
 		return err
 	}
-	creates := s.kind == stepCreate || s.kind == stepMakeFolder
+	creates := s.kind == stepCreate || s.kind == stepMakeFolder || s.placed()
 	if creates && at.new || !creates && !at.old {
 		return nil // the step was not applied
 	}
@@ -141,9 +158,9 @@ func (c *change) undo(s *step) error {
 		return err
 	}
 	switch {
-	case s.kind == stepCreate:
+	case s.kind == stepCreate, s.kind == stepPlaced:
 		return c.move(at.dir, at.name, at.slot, stagedName(s.slot))
-	case s.kind == stepMakeFolder:
+	case s.kind == stepMakeFolder, s.kind == stepPlacedFolder:
 		return c.undoFolder(s, at)
 	case s.kind == stepMode:
 		return c.chmod(s, at, s.before)

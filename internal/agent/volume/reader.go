@@ -42,8 +42,8 @@ func CheckRelative(name string) error {
 	return nil
 }
 
-// maxRetries is how often openFD calls openat2. openat2 returns EAGAIN if a concurrent rename could
-// affect a ".." in the path.
+// maxRetries is how often openBelow calls openat2. openat2 returns EAGAIN if a concurrent rename
+// could affect a ".." in the path.
 const maxRetries = 100
 
 // openBeneath opens a path in the workspace. It never leaves the workspace.
@@ -56,13 +56,18 @@ func (r *Reader) openBeneath(name string, flags int, resolve uint64) (*os.File, 
 }
 
 func (r *Reader) openFD(name string, flags int, resolve uint64) (fd int, err error) {
+	return openBelow(int(r.files.Fd()), name, flags, resolve)
+}
+
+// openBelow opens a path below a folder. It never leaves the folder.
+func openBelow(folder int, name string, flags int, resolve uint64) (fd int, err error) {
 	at := name
 	if at == "" {
 		at = "."
 	}
 	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: resolve | unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS}
 	for range maxRetries {
-		if fd, err = unix.Openat2(int(r.files.Fd()), at, &how); err != unix.EAGAIN && err != unix.EINTR {
+		if fd, err = unix.Openat2(folder, at, &how); err != unix.EAGAIN && err != unix.EINTR {
 			break
 		}
 	}
