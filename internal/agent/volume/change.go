@@ -51,7 +51,7 @@ type change struct {
 
 	slots  slots
 	parent openFolder        // parent directory of the last path
-	places map[string]*place // staged folders by path; nil: the entries of the folder are staged in slots
+	places map[string]*place // staged folders by path; nil: its entries are staged in slots
 	placed openFolder        // the place that was opened last
 }
 

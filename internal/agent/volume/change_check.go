@@ -19,7 +19,7 @@ type node struct {
 	want   uint32 // final mode of a staged directory.
 	extra  int    // number of added entries; in a staged directory, of all entries.
 	onDisk *stat  // describes the entry on disk; nil if the entry is new.
-	place  *place // of a directory: it is staged with its content; nil: without.
+	place  *place // of a staged directory; otherwise nil.
 	within *place // of a staged file: the place that contains it; nil: it is in the slot.
 	freed  bool   // an earlier operation has removed an entry from the path.
 }
@@ -118,8 +118,8 @@ func (c *change) lookUp(path string, in *node) (*node, error) {
 		switch {
 		case err == nil:
 			n.kind, n.mode, n.owner, n.onDisk = kindOf(st.Mode), st.Mode&0o7777, owner{int(st.Uid), int(st.Gid)}, statOf(&st)
-			if p := c.places[path]; p != nil {
-				p.used = true // another program has created the path since; the place must not be used later
+			if p := c.places[path]; p != nil { // another program has created the path since
+				p.used = true
 			}
 		case err != errNoEntry:
 			return nil, err
@@ -162,54 +162,30 @@ const defaultFolderMode = 0o755
 // makeFolder stages a directory for a path that has no entry. Until the end of the change, the
 // owner of the directory has full access to it.
 func (c *change) makeFolder(path string, in, n *node, mode uint32) error {
-	s := step{kind: stepMakeFolder, path: path}
-	made := node{kind: listing.Folder, staged: true, mode: mode | 0o700, want: mode}
-	if p := c.places[path]; p != nil && !p.used {
-		if p.in != nil && (p.in != in.place || n.freed) {
-			if err := c.takeOut(p); err != nil {
-				return err
-			}
-		}
-		if p.in != nil {
-			s.kind, s.top = stepPlacedFolder, p.top().slot
-		}
-		p.used = true
-		s.slot, made.place, made.mode = p.slot, p, p.mode|0o700
-	} else {
-		var err error
-		if s.slot, err = c.newSlot(); err != nil {
-			return err
-		}
-		dir, err := c.slotFolder(s.slot)
-		if err != nil {
-			return err
-		}
-		if err := c.stageFolder(dir, stagedName(s.slot), mode); err != nil {
-			return &os.PathError{Op: "mkdir", Path: path, Err: err}
-		}
+	p := c.places[path]
+	var err error
+	switch {
+	case p == nil || p.used:
+		p = &place{mode: mode}
+		err = c.makePlace(p)
+	case p.in != nil && (p.in != in.place || n.freed):
+		err = c.takeOut(p)
 	}
-	made.slot = s.slot
-	*n = made
+	if err != nil {
+		return &os.PathError{Op: "mkdir", Path: path, Err: err}
+	}
+	p.used = true
+	s := step{kind: stepMakeFolder, slot: p.slot, path: path}
+	if p.in != nil {
+		s.kind, s.top = stepPlacedFolder, p.top().slot
+	}
+	*n = node{kind: listing.Folder, staged: true, slot: p.slot, mode: p.mode | 0o700, want: mode, place: p}
 	if n.mode != n.want {
 		c.deferredModes = append(c.deferredModes, path)
 	}
 	in.extra++
 	c.steps = append(c.steps, s)
 	return nil
-}
-
-// stageFolder makes a staged directory. Its owner gets full access in addition to mode.
-func (c *change) stageFolder(dir int, name string, mode uint32) error {
-	if err := c.beforeWrite("stage a folder"); err != nil {
-		return err
-	}
-	if err := unix.Mkdirat(dir, name, 0o700); err != nil {
-		return err
-	}
-	if err := c.beforeWrite("set its mode"); err != nil {
-		return err
-	}
-	return unix.Fchmodat(dir, name, mode|0o700, 0)
 }
 
 // checkOperation checks one operation and adds its steps.

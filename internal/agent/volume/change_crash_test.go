@@ -55,14 +55,21 @@ type trial struct {
 	kind     FSKind
 }
 
-func newTrial(t testing.TB, seed int64, kind FSKind) *trial {
+// emptyTrial returns a trial with an empty volume, and the path of the files of this volume.
+func emptyTrial(t testing.TB, kind FSKind) (x *trial, files string) {
 	t.Helper()
-	random := rand.New(rand.NewSource(seed))
-	x := &trial{pristine: filepath.Join(volumetest.InMemory(t), "volume"), kind: kind}
-	files := filepath.Join(x.pristine, FilesFolder)
+	x = &trial{pristine: filepath.Join(volumetest.InMemory(t), "volume"), kind: kind}
+	files = filepath.Join(x.pristine, FilesFolder)
 	if err := errors.Join(os.Mkdir(x.pristine, 0o755), os.Mkdir(files, 0o755), os.Mkdir(filepath.Join(x.pristine, PendingFolder), 0o700)); err != nil {
 		t.Fatal(err)
 	}
+	return x, files
+}
+
+func newTrial(t testing.TB, seed int64, kind FSKind) *trial {
+	t.Helper()
+	random := rand.New(rand.NewSource(seed))
+	x, files := emptyTrial(t, kind)
 	var edits []volumetest.Edit
 	for x.old == x.new {
 		if seed < 2 {

@@ -12,7 +12,8 @@ import (
 // whole folder to its path, and its files and folders need no move of their own.
 //
 // Places are made while the archive is read, before anything is checked. So a place is only a
-// guess: the check uses it if the folder is new, and otherwise takes the entries out of it.
+// guess: the check uses it if the folder is new, and otherwise takes the entries out of it. A place
+// that the check itself makes stays empty.
 type place struct {
 	slot   uint32
 	in     *place // the place that contains the folder; nil: the folder is in its slot.
@@ -75,17 +76,22 @@ func (c *change) place(path string, mode uint32) (*place, error) {
 	if in != nil && in.depth < maxDepth {
 		p.in, p.depth = in, in.depth+1
 	}
-	if made, err := c.makePlace(p); err != nil || !made {
+	switch err := c.makePlace(p); err {
+	case nil:
+		c.places[path] = p
+		return p, nil
+	case unix.EEXIST:
+		return nil, nil
+	default:
 		return nil, err
 	}
-	c.places[path] = p
-	return p, nil
 }
 
-// makePlace makes the folder of a place. made is false if another entry has its name.
-func (c *change) makePlace(p *place) (made bool, err error) {
+// makePlace makes the folder of a place. Its owner gets full access in addition to its mode. If
+// another entry has its name, makePlace returns [unix.EEXIST].
+func (c *change) makePlace(p *place) (err error) {
 	if p.slot, err = c.newSlot(); err != nil {
-		return false, err
+		return err
 	}
 	var dir int
 	name := stagedName(p.slot)
@@ -95,13 +101,19 @@ func (c *change) makePlace(p *place) (made bool, err error) {
 		dir, err = c.openPlace(p.in)
 		name = p.name
 	}
-	if err == nil {
-		err = c.stageFolder(dir, name, p.mode)
+	if err != nil {
+		return err
 	}
-	if err == unix.EEXIST {
-		return false, nil
+	if err := c.beforeWrite("stage a folder"); err != nil {
+		return err
 	}
-	return err == nil, err
+	if err := unix.Mkdirat(dir, name, 0o700); err != nil {
+		return err
+	}
+	if err := c.beforeWrite("set its mode"); err != nil {
+		return err
+	}
+	return unix.Fchmodat(dir, name, p.mode|0o700, 0)
 }
 
 // openPlace opens the folder of a place. The descriptor is valid until the next call.

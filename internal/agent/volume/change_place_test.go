@@ -48,11 +48,8 @@ var placeEdits = map[string][]volumetest.Edit{
 
 func placeTrial(t *testing.T, kind FSKind, edits []volumetest.Edit) (x *trial, rejected bool) {
 	t.Helper()
-	x = &trial{pristine: filepath.Join(volumetest.InMemory(t), "volume"), kind: kind, archive: volumetest.Archive(t, edits...)}
-	files := filepath.Join(x.pristine, FilesFolder)
-	if err := errors.Join(os.MkdirAll(files, 0o755), os.Mkdir(filepath.Join(x.pristine, PendingFolder), 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	x, files := emptyTrial(t, kind)
+	x.archive = volumetest.Archive(t, edits...)
 	for _, e := range []volumetest.Edit{{Path: "folder/old", Text: "old"}, {Op: "folder", Path: "empty"}, {Op: "symlink", Path: "link", Text: "folder"}, {Path: "file", Text: "old"}} {
 		if err := model(files, e); err != nil {
 			t.Fatal(err)
