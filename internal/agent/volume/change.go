@@ -196,10 +196,9 @@ func (c *change) rollback() error {
 	if c.state == "" || c.state == statePlanned {
 		return nil
 	}
-	// From the state stateUndoing on, recovery undoes the change. If setState can't rename the
-	// steps file, recovery completes a decided change instead. That is also correct. But recovery
-	// would not touch a finished change, so rollback must not start to undo it.
-	if err := c.setState(stateUndoing); err != nil && c.state == stateFinished {
+	// Recovery completes a decided change, and does nothing for a finished one. So the undo can't
+	// begin before the new state is on disk.
+	if err := c.setState(stateUndoing); err != nil {
 		return fmt.Errorf("undo the change: %w", err)
 	}
 	return c.rollbackSteps()

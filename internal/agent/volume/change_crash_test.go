@@ -27,6 +27,7 @@ type faults struct {
 	fail    map[int]bool // steps that fail
 	stop    int          // the step that crashes; -1 if none does
 	noLinks bool         // simulates a file system without hard links
+	noUndo  bool         // no change can become undoing
 	names   []string
 }
 
@@ -37,7 +38,7 @@ func (f *faults) hook(step string) error {
 	switch {
 	case n == f.stop:
 		panic(stopped{})
-	case f.fail[n]:
+	case f.fail[n], f.noUndo && step == "become undoing":
 		return errInjected
 	case f.noLinks && step == "put aside":
 		return unix.EPERM
@@ -299,6 +300,22 @@ func TestFailedChangeCrashesDuringUndo(t *testing.T) {
 			c := x.volume(t)
 			c.attempt(t, x, f)
 			c.whole(t, x, fmt.Sprintf("step %d fails, then %d (stop: %t)", first, second, f.stop >= 0))
+		}
+	})
+}
+
+// TestUndoCanNotBegin makes every step fail, one in each run. If the change then can't become
+// undoing, and crashes later, the next open completes it.
+func TestUndoCanNotBegin(t *testing.T) {
+	eachTrial(t, 6, func(t *testing.T, x *trial, noLinks bool) {
+		for k := 0; ; k++ {
+			f := &faults{stop: k + 2 + k%4, fail: map[int]bool{k: true}, noLinks: noLinks, noUndo: true}
+			c := x.volume(t)
+			c.attempt(t, x, f)
+			if f.steps <= k {
+				return
+			}
+			c.whole(t, x, fmt.Sprintf("step %d fails, to %s; stopped at step %d", k, f.names[k], f.stop))
 		}
 	})
 }
