@@ -92,6 +92,7 @@ func run(owner *owner, o startConfig) error {
 	limitTasks(o.Tasks, o.MemBytes)
 	if o.Storage {
 		limitVolume()
+		describeVolume()
 	}
 	l, err := load(conf, o)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // and in a model of it in memory. Both must always have the same files with the same times. Some
 // files stay open or mapped during the changes. The arguments are the seed and the number of
 // changes.
-const randomChanges = `import mmap, os, random, shutil, subprocess, sys
+const randomChanges = `import hashlib, mmap, os, random, shutil, subprocess, sys
 r = random.Random(int(sys.argv[1]))
 real, model = "/workspace/tree", "/dev/shm/model"
 shutil.rmtree(model, ignore_errors=True); subprocess.check_call(["cp", "-a", real, model]) # with hard links
@@ -32,6 +32,8 @@ def mapped(path, at, data):
 		with mmap.mmap(f.fileno(), 0) as m: m[at:at + len(data)] = data
 def whole(path, data, how):
 	with open(path, how) as f: f.write(data)
+def owned(path, uid):
+	with open(path) as f: os.fchown(f.fileno(), uid, -1)
 def look(path):
 	fd = os.open(path, os.O_RDONLY)
 	size = os.fstat(fd).st_size
@@ -47,7 +49,7 @@ def describe(top):
 		for f in fs:
 			p = os.path.join(d, f)
 			s = os.stat(p)
-			all[os.path.relpath(p, top)] = (open(p, "rb").read(), s.st_mode, s.st_nlink, s.st_mtime_ns)
+			all[os.path.relpath(p, top)] = (hashlib.sha256(open(p, "rb").read()).hexdigest()[:8], s.st_size, oct(s.st_mode), s.st_uid, s.st_nlink, s.st_mtime_ns)
 	return all
 # written has the inodes of the model whose modification time is a moment of this run. The value is
 # False if the change could also leave the time unchanged. All other times must be equal.
@@ -63,7 +65,7 @@ for n in range(int(sys.argv[2])):
 	all = files()
 	name, to = r.choice(all), os.path.join(r.choice(folders()), "n%s-%d" % (sys.argv[1], n))
 	data, at = bytes(r.choices(b"abcdefgh", k=r.randrange(1, 9000))), r.randrange(0, 5000)
-	what = r.randrange(14)
+	what = r.randrange(15)
 	if what == 0: write(True, patched, name, at, data)
 	elif what == 1: write(True, whole, name, data, "wb")
 	elif what == 2: write(True, whole, name, data, "ab")
@@ -84,12 +86,13 @@ for n in range(int(sys.argv[2])):
 		a, b = opened.pop(r.randrange(len(opened)))
 		got, want = content(*a), content(*b)
 		if got != want: sys.exit("change %d: an open file has %r, not %r" % (n, got, want))
+	elif what == 14: both(r.choice([owned, lambda path, uid: os.chown(path, uid, -1)]), name, r.randrange(2))
 got, want = describe(real), describe(model)
 for name in sorted(set(got) | set(want)):
 	g, w = got.get(name), want.get(name)
 	if g and w and inode(name) in written: # the times of the seed and of set_time are before 2001-09-09
 		g, w = g[:-1] + (not written[inode(name)] or g[-1] > 10**18,), w[:-1] + (True,)
-	if g != w: sys.exit("%s: %r, not %r" % (name, g, w))
+	if g != w: sys.exit("%s: %r, not %r" % (name, got.get(name), want.get(name)))
 `
 
 // digest prints a digest of all files in /workspace, with their modes and times.

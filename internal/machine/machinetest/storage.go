@@ -67,6 +67,31 @@ func (s suite) storage(t *testing.T) {
 	}
 }
 
+// twoNames checks that a change through one name of a file is seen through the other name at once.
+// A pause makes a machine forget the names.
+func (s suite) twoNames(t *testing.T) {
+	spec := s.spec(t, usual)
+	spec.Storage = s.newStorage(t)
+	g := s.stored(t, spec)
+	for _, c := range []struct{ change, look, want string }{
+		{"touch -d @7 one", "[ two -ot / ] && echo older", "older"},
+		{"echo more >>one", "stat -c %s two", "5"},
+		{"touch -d @7 one", "stat -c %Y two", "7"},
+		{"chmod 741 one", "stat -c %a two", "741"},
+		{"chown 7:8 one", "stat -c %u:%g two", "7:8"},
+	} {
+		g.shell(t, "cd \"$PYRO_WORKSPACE\"; rm -f one two; >one; ln one two; sync")
+		if p, ok := g.Machine.(machine.Pauser); ok {
+			if err := errors.Join(p.Pause(t.Context()), p.Resume(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := g.shell(t, "cd \"$PYRO_WORKSPACE\"; "+c.change+"; "+c.look); got != c.want {
+			t.Errorf("%s; %s: got %q, want %q", c.change, c.look, got, c.want)
+		}
+	}
+}
+
 // stored starts a machine with storage and mounts its root and volume.
 func (s suite) stored(t *testing.T, spec machine.Spec) *guest {
 	t.Helper()

@@ -57,7 +57,7 @@ func Run(t *testing.T, d machine.Driver, root machine.Root) {
 		}{
 			{"Life", s.life}, {"Killed", s.killed}, {"Terminal", s.terminal}, {"TypeAhead", s.typeAhead}, {"LastOutput", s.lastOutput}, {"RenewFirst", s.renewFirst}, {"Isolated", s.isolated}, {"Kernel", s.kernel},
 			{"Files", s.files}, {"Trees", s.trees}, {"Timers", s.timers},
-			{"Identity", s.identity}, {"Network", s.network}, {"Disk", s.disk}, {"Storage", s.storage}, {"Limits", s.limits}, {"Processor", s.processor}, {"OutOfMemory", s.outOfMemory},
+			{"Identity", s.identity}, {"Network", s.network}, {"Disk", s.disk}, {"Storage", s.storage}, {"TwoNames", s.twoNames}, {"Limits", s.limits}, {"Processor", s.processor}, {"OutOfMemory", s.outOfMemory},
 			{"ForkBomb", s.forkBomb}, {"SetUID", s.setUID}, {"Containers", s.containers},
 			{"Continues", s.continues}, {"Forks", s.forks}, {"Rounds", s.rounds}, {"SavedNetwork", s.savedNetwork}, {"SaveGivenUp", s.saveGivenUp}, {"SavedRefused", s.savedRefused}, {"SavedAsleep", s.asleep},
 			{"KillEverything", s.killEverything}, {"DeleteEverything", s.deleteEverything},
