@@ -1,7 +1,12 @@
 package main
 
 import (
+	"encoding/binary"
+	"reflect"
+	"unsafe"
+
 	"gvisor.dev/gvisor/pkg/abi/linux"
+	"gvisor.dev/gvisor/pkg/atomicbitops"
 	"gvisor.dev/gvisor/pkg/hostarch"
 	"gvisor.dev/gvisor/pkg/sentry/arch"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
@@ -13,8 +18,12 @@ import (
 // when a program uses another name for the first time, or changes the owner of an open file. Then
 // gVisor reports old times, sizes, modes and owners. It also does not set an owner that the old
 // description has.
+//
+// gVisor reports that an open file without a name has one name. Programs look at this number to
+// find out whether their lock file was removed.
 
-// describeVolume makes system calls use new descriptions. Call it before the machine is loaded.
+// describeVolume corrects the system calls that describe files or change their owner. Call it
+// before the machine is loaded.
 func describeVolume() {
 	for _, table := range kernel.SyscallTables() {
 		for number, call := range table.Table {
@@ -33,46 +42,75 @@ func describeVolume() {
 	}
 }
 
-// description describes a system call that describes the file at a path.
+// description describes a system call that describes a file. The fields at, path and flags are
+// indexes of arguments. If the call has no such argument, they are -1.
 type description struct {
-	at      int                                                  // index of the argument for the address of the description
-	several func(t *kernel.Task, description hostarch.Addr) bool // reports whether it is of a regular file with several names
+	layout
+	at    int // address of the description
+	path  int // path of the file. Without it, the first argument is an open file.
+	flags int
 }
 
-var descriptions = map[string]description{
-	"stat": {1, statSeveral}, "lstat": {1, statSeveral}, "newfstatat": {2, statSeveral}, "statx": {4, statxSeveral},
+// layout describes the form of a description, in bytes.
+type layout struct {
+	size  uintptr
+	mode  uintptr // where the 16 bits of the mode begin
+	names uintptr // where the lower 32 bits of the number of names begin
 }
 
-func statSeveral(t *kernel.Task, at hostarch.Addr) bool {
-	var s linux.Stat
-	b := t.CopyScratchBuffer(s.SizeBytes())
-	if _, err := t.CopyInBytes(at, b); err != nil {
-		return false
+var (
+	stat  = layout{unsafe.Sizeof(linux.Stat{}), unsafe.Offsetof(linux.Stat{}.Mode), unsafe.Offsetof(linux.Stat{}.Nlink)}
+	statx = layout{unsafe.Sizeof(linux.Statx{}), unsafe.Offsetof(linux.Statx{}.Mode), unsafe.Offsetof(linux.Statx{}.Nlink)}
+
+	descriptions = map[string]description{
+		"stat": {stat, 1, 0, -1}, "lstat": {stat, 1, 0, -1}, "newfstatat": {stat, 2, 1, 3},
+		"statx": {statx, 4, 1, 2}, "fstat": {stat, 1, -1, -1},
 	}
-	s.UnmarshalUnsafe(b)
-	return s.Mode&linux.S_IFMT == linux.S_IFREG && s.Nlink > 1
-}
+)
 
-func statxSeveral(t *kernel.Task, at hostarch.Addr) bool {
-	var s linux.Statx
-	b := t.CopyScratchBuffer(s.SizeBytes())
-	if _, err := t.CopyInBytes(at, b); err != nil {
-		return false
-	}
-	s.UnmarshalUnsafe(b)
-	return s.Mode&linux.S_IFMT == linux.S_IFREG && s.Nlink > 1
-}
-
-// described wraps the system call fn. If the file has several names, it calls fn again, because the
-// sentry knows the name after the first call.
+// described wraps the system call fn. If a file has several names, it calls fn again, because the
+// sentry knows the name after the first call. If an open file has no name, it corrects the number.
 func (d description) described(fn kernel.SyscallFn) kernel.SyscallFn {
 	return func(t *kernel.Task, number uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
 		result, control, err := fn(t, number, args)
-		if err == nil && d.several(t, args[d.at].Pointer()) {
-			return fn(t, number, args)
+		if err != nil {
+			return result, control, err
 		}
-		return result, control, err
+		at := args[d.at].Pointer()
+		b := t.CopyScratchBuffer(int(d.size))
+		if _, err := t.CopyInBytes(at, b); err != nil || binary.LittleEndian.Uint16(b[d.mode:])&linux.S_IFMT != linux.S_IFREG {
+			return result, control, nil
+		}
+		switch names := binary.LittleEndian.Uint32(b[d.names:]); {
+		case names > 1:
+			return fn(t, number, args)
+		case names == 1 && d.ofRemoved(t, args):
+			if _, err := t.CopyOutBytes(at+hostarch.Addr(d.names), make([]byte, 4)); err != nil {
+				return 0, nil, err
+			}
+		}
+		return result, control, nil
 	}
+}
+
+// ofRemoved reports whether the system call described an open file of the volume that has no name.
+func (d description) ofRemoved(t *kernel.Task, args arch.SyscallArguments) bool {
+	if d.path >= 0 {
+		path := make([]byte, 1)
+		if d.flags < 0 || args[d.flags].Int()&linux.AT_EMPTY_PATH == 0 {
+			return false
+		}
+		if _, err := t.CopyInBytes(args[d.path].Pointer(), path); err != nil || path[0] != 0 {
+			return false
+		}
+	}
+	file := volumeFile(t, args[0].Int())
+	if file == nil {
+		return false
+	}
+	defer file.DecRef(t)
+	inode := reflect.ValueOf(file.Dentry().Impl()).Elem().FieldByName("inode").Elem()
+	return (*atomicbitops.Uint32)(inode.FieldByName("nlink").Addr().UnsafePointer()).Load() == 0
 }
 
 // owners has the system calls that change the owner of the file at a path. The value is the index

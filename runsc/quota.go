@@ -213,8 +213,11 @@ func (q *quota) reserve(ctx context.Context, file *vfs.FileDescription, offset, 
 		q.left.Add(given)
 		return linuxerr.ENOSPC
 	}
-	return file.Allocate(ctx, 0, offset, length)
+	return file.Allocate(ctx, keepsSize, offset, length)
 }
+
+// keepsSize is the mode of allocations that fill holes. gVisor does not allow it for programs.
+const keepsSize = linux.FALLOC_FL_KEEP_SIZE
 
 // submitted wraps io_submit. It reserves space for all write requests, although it can't know
 // whether they will succeed.

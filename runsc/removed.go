@@ -83,7 +83,8 @@ func removeName(node *lisafs.Node) {
 	}
 }
 
-// hasName reports whether the file still has the name of a node. Use it in safelyGlobal.
+// hasName reports whether the file still has the name of a node. Use it in safelyGlobal or
+// safelyRead.
 func hasName(node *lisafs.Node) bool {
 	return !isDeleted(node) && *(*string)(nodeField(node, "name")) != removedName
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/lisafs"
 )
@@ -26,7 +28,7 @@ var served = []lisafs.RPCHandler{
 	lisafs.SymlinkAt:    lisafs.SymlinkAtHandler,
 	lisafs.LinkAt:       link,
 	lisafs.FStatFS:      lisafs.FStatFSHandler, // usage.serve replaces it with a handler that reports the limit
-	lisafs.FAllocate:    lisafs.FAllocateHandler,
+	lisafs.FAllocate:    allocate,
 	lisafs.ReadLinkAt:   lisafs.ReadLinkAtHandler,
 	lisafs.UnlinkAt:     unlink,
 	lisafs.RenameAt:     rename,
@@ -57,4 +59,28 @@ func setStat(c *lisafs.Connection, comm lisafs.Communicator, asked uint32) (uint
 		return 0, unix.Errno(answer.FailureErrNo)
 	}
 	return answered, nil
+}
+
+// allocate is gVisor's handler. But if the sentry fills holes (keepsSize) and there are none, it
+// does nothing, because the handler would change the modification time.
+func allocate(c *lisafs.Connection, comm lisafs.Communicator, asked uint32) (uint32, error) {
+	var r lisafs.FAllocateReq
+	if _, ok := r.CheckedUnmarshal(slices.Clone(comm.PayloadBuf(asked))); !ok {
+		return 0, unix.EIO
+	}
+	if r.Mode != keepsSize {
+		return lisafs.FAllocateHandler(c, comm, asked)
+	}
+	full := false
+	onFile(c, r.FD, func(_ *lisafs.Node, fd int) {
+		hole, err := unix.Seek(fd, int64(r.Offset), unix.SEEK_HOLE)
+		full = err == nil && uint64(hole) >= r.Offset+r.Length
+	})
+	if full {
+		return 0, nil
+	}
+	r.Mode = 0 // the filter allows no other
+	p := &private{comm, make([]byte, r.SizeBytes())}
+	r.MarshalBytes(p.payload)
+	return lisafs.FAllocateHandler(c, p, uint32(r.SizeBytes()))
 }

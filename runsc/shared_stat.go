@@ -83,19 +83,19 @@ func (s *sharing) record(fd int) {
 	}
 }
 
-// onFile calls fn with the host's descriptor of a control descriptor or of an open file. If there
-// is none with this ID, it does nothing.
-func onFile(c *lisafs.Connection, id lisafs.FDID, fn func(fd int)) {
+// onFile calls fn with the node and the host's descriptor of a control descriptor or of an open
+// file. If there is none with this ID, it does nothing.
+func onFile(c *lisafs.Connection, id lisafs.FDID, fn func(node *lisafs.Node, fd int)) {
 	if open, err := lookupOpenFD(c, id); err == nil {
 		defer open.DecRef(nil)
 		safelyRead(open.ControlFD().FD(), func() error {
-			fn(*openHostFD(open))
+			fn(open.ControlFD().FD().Node(), *openHostFD(open))
 			return nil
 		})
 	} else if control, err := lookupControlFD(c, id); err == nil {
 		defer control.DecRef(nil)
 		safelyRead(control, func() error {
-			fn(*hostFD(control))
+			fn(control.Node(), *hostFD(control))
 			return nil
 		})
 	}
@@ -103,7 +103,7 @@ func onFile(c *lisafs.Connection, id lisafs.FDID, fn func(fd int)) {
 
 // markOf calls recorded for the file of a control descriptor or an open file.
 func (s *sharing) markOf(c *lisafs.Connection, id lisafs.FDID) (marked bool, since []byte) {
-	onFile(c, id, func(fd int) { marked, since = s.recorded(fd) })
+	onFile(c, id, func(_ *lisafs.Node, fd int) { marked, since = s.recorded(fd) })
 	return marked, since
 }
 
@@ -113,10 +113,28 @@ func (s *sharing) stat(c *lisafs.Connection, comm lisafs.Communicator, asked uin
 		return 0, unix.EIO
 	}
 	answered, err := answer(c, comm, asked)
-	if err == nil {
-		s.hide(comm.PayloadBuf(answered), func() (bool, []byte) { return s.markOf(c, r.FD) })
+	if err != nil {
+		return answered, err
 	}
-	return answered, err
+	b := comm.PayloadBuf(answered)
+	s.hide(b, func() (bool, []byte) { return s.markOf(c, r.FD) })
+	if s.isRemoved(c, r.FD) {
+		var stat lisafs.Statx
+		stat.UnmarshalUnsafe(b)
+		stat.Nlink = 0
+		stat.MarshalUnsafe(b)
+	}
+	return answered, nil
+}
+
+// isRemoved reports whether a file is marked, and its only name in this volume was removed.
+func (s *sharing) isRemoved(c *lisafs.Connection, id lisafs.FDID) (removed bool) {
+	onFile(c, id, func(node *lisafs.Node, fd int) {
+		if !hasName(node) {
+			removed, _, _ = s.marked(fd)
+		}
+	})
+	return removed
 }
 
 // inode is the position of the description in an lisafs.Inode.
@@ -153,7 +171,7 @@ func (s *sharing) create(c *lisafs.Connection, comm lisafs.Communicator, asked u
 		if stat.Mode&unix.S_IFMT == unix.S_IFREG {
 			var id lisafs.FDID
 			id.UnmarshalUnsafe(comm.PayloadBuf(answered))
-			onFile(c, id, s.mustBeUnmarked)
+			onFile(c, id, func(_ *lisafs.Node, fd int) { s.mustBeUnmarked(fd) })
 		}
 		s.numbers.created(stat.Ino)
 		s.hide(b, unmarked)

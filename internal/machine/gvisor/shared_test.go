@@ -107,11 +107,14 @@ def linked(path):
 	refused(errno.EPERM, os.setxattr, path, "user.pyro.several-names", b"")
 	with open(path + "2", "r+b", 0) as f: f.write(b"L")
 	same(read(fd), b"L123456789\n"); same(open(path, "rb").read(), b"L123456789\n")
+	os.unlink(path + "2"); same(os.fstat(fd).st_nlink, 1)
 def removed(path):
 	fd, m = view(path)
 	os.unlink(path)
+	same(os.fstat(fd).st_nlink, 0)
 	w = os.open("/proc/self/fd/%d" % fd, os.O_RDWR)
 	os.pwrite(w, b"R", 0)
+	same((os.fstat(fd).st_nlink, os.fstat(w).st_nlink), (0, 0))
 	same(read(fd), b"R123456789\n"); same(m[:2], b"R1"); same(os.path.exists(path), False)
 def removed_mode(path):
 	fd = os.open(path, os.O_RDONLY)
@@ -128,6 +131,7 @@ def replaced(path):
 	fd, m = view(path)
 	with open(path + ".new", "wb") as f: f.write(b"other")
 	os.replace(path + ".new", path)
+	same((os.fstat(fd).st_nlink, os.stat(path).st_nlink), (0, 1))
 	same(read(fd), b"0123456789\n"); same(m[:2], b"01"); same(open(path, "rb").read(), b"other")
 def locked(path):
 	fd = os.open(path, os.O_RDONLY)
@@ -144,6 +148,8 @@ def executed(path):
 def unchanged(path):
 	fd = os.open(path, os.O_RDWR)
 	same(read(fd), b"0123456789\n")
+	m = mmap.mmap(fd, 0)
+	same(m[:4], b"0123")
 	same(os.stat(path).st_mtime, 1e9); same(os.stat(path).st_mode & 0o7777, 0o644)
 	same(sorted(os.listxattr(path)), ["user.kept", "user.old"])
 for name in sys.argv[1:]:
