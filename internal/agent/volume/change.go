@@ -196,9 +196,11 @@ func (c *change) rollback() error {
 	if c.state == "" || c.state == statePlanned {
 		return nil
 	}
-	// Recovery completes a decided change, and does nothing for a finished one. So the undo can't
-	// begin before the new state is on disk.
-	if err := c.setState(stateUndoing); err != nil {
+	// If the change can't become undoing, it is undone all the same: later changes must find the
+	// old tree, not a mixture. If the agent is then killed before the end of the undo, the next
+	// open leaves a mixture. But recovery does nothing for a finished change, so its undo can't
+	// begin.
+	if err := c.setState(stateUndoing); err != nil && c.state == stateFinished {
 		return fmt.Errorf("undo the change: %w", err)
 	}
 	return c.rollbackSteps()
