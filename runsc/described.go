@@ -21,6 +21,8 @@ import (
 //
 // gVisor reports that an open file without a name has one name. Programs look at this number to
 // find out whether their lock file was removed.
+//
+// Not corrected: open and exec check the permissions with the old description.
 
 // describeVolume corrects the system calls that describe files or change their owner. Call it
 // before the machine is loaded.
@@ -29,10 +31,8 @@ func describeVolume() {
 		for number, call := range table.Table {
 			if d, ok := descriptions[call.Name]; ok {
 				call.Fn = d.described(call.Fn)
-			} else if at, ok := owners[call.Name]; ok {
-				call.Fn = owned(at, call.Fn)
-			} else if call.Name == "fchown" {
-				call.Fn = openOwned(call.Fn)
+			} else if o, ok := owners[call.Name]; ok {
+				call.Fn = o.owned(call.Fn)
 			} else {
 				continue
 			}
@@ -42,13 +42,37 @@ func describeVolume() {
 	}
 }
 
-// description describes a system call that describes a file. The fields at, path and flags are
-// indexes of arguments. If the call has no such argument, they are -1.
+// subject has the arguments that say which file a system call is about. Each is the index of an
+// argument, or -1 if there is none.
+type subject struct {
+	file  int // descriptor of an open file, or of the folder where the path begins
+	path  int
+	flags int // with AT_EMPTY_PATH and an empty path, the call is about the open file
+}
+
+// opened returns the open file of the volume that a system call is about, or nil if it is about
+// another file. The caller must release the reference.
+func (s subject) opened(t *kernel.Task, args arch.SyscallArguments) *vfs.FileDescription {
+	if s.file < 0 {
+		return nil
+	}
+	if s.path >= 0 {
+		path := make([]byte, 1)
+		if args[s.flags].Int()&linux.AT_EMPTY_PATH == 0 {
+			return nil
+		}
+		if _, err := t.CopyInBytes(args[s.path].Pointer(), path); err != nil || path[0] != 0 {
+			return nil
+		}
+	}
+	return volumeFile(t, args[s.file].Int())
+}
+
+// description describes a system call that describes a file.
 type description struct {
+	subject
 	layout
-	at    int // address of the description
-	path  int // path of the file. Without it, the first argument is an open file.
-	flags int
+	at int // index of the argument for the address of the description
 }
 
 // layout describes the form of a description, in bytes.
@@ -63,8 +87,8 @@ var (
 	statx = layout{unsafe.Sizeof(linux.Statx{}), unsafe.Offsetof(linux.Statx{}.Mode), unsafe.Offsetof(linux.Statx{}.Nlink)}
 
 	descriptions = map[string]description{
-		"stat": {stat, 1, 0, -1}, "lstat": {stat, 1, 0, -1}, "newfstatat": {stat, 2, 1, 3},
-		"statx": {statx, 4, 1, 2}, "fstat": {stat, 1, -1, -1},
+		"stat": {subject{-1, 0, -1}, stat, 1}, "lstat": {subject{-1, 0, -1}, stat, 1}, "fstat": {subject{0, -1, -1}, stat, 1},
+		"newfstatat": {subject{0, 1, 3}, stat, 2}, "statx": {subject{0, 1, 2}, statx, 4},
 	}
 )
 
@@ -78,13 +102,14 @@ func (d description) described(fn kernel.SyscallFn) kernel.SyscallFn {
 		}
 		at := args[d.at].Pointer()
 		b := t.CopyScratchBuffer(int(d.size))
-		if _, err := t.CopyInBytes(at, b); err != nil || binary.LittleEndian.Uint16(b[d.mode:])&linux.S_IFMT != linux.S_IFREG {
+		if _, err := t.CopyInBytes(at, b); err != nil {
 			return result, control, nil
 		}
-		switch names := binary.LittleEndian.Uint32(b[d.names:]); {
-		case names > 1:
+		kind, names := binary.LittleEndian.Uint16(b[d.mode:])&linux.S_IFMT, binary.LittleEndian.Uint32(b[d.names:])
+		switch {
+		case kind != linux.S_IFDIR && names > 1:
 			return fn(t, number, args)
-		case names == 1 && d.ofRemoved(t, args):
+		case kind == linux.S_IFREG && names == 1 && d.ofRemoved(t, args):
 			if _, err := t.CopyOutBytes(at+hostarch.Addr(d.names), make([]byte, 4)); err != nil {
 				return 0, nil, err
 			}
@@ -95,47 +120,59 @@ func (d description) described(fn kernel.SyscallFn) kernel.SyscallFn {
 
 // ofRemoved reports whether the system call described an open file of the volume that has no name.
 func (d description) ofRemoved(t *kernel.Task, args arch.SyscallArguments) bool {
-	if d.path >= 0 {
-		path := make([]byte, 1)
-		if d.flags < 0 || args[d.flags].Int()&linux.AT_EMPTY_PATH == 0 {
-			return false
-		}
-		if _, err := t.CopyInBytes(args[d.path].Pointer(), path); err != nil || path[0] != 0 {
-			return false
-		}
-	}
-	file := volumeFile(t, args[0].Int())
+	file := d.opened(t, args)
 	if file == nil {
 		return false
 	}
 	defer file.DecRef(t)
-	inode := reflect.ValueOf(file.Dentry().Impl()).Elem().FieldByName("inode").Elem()
-	return (*atomicbitops.Uint32)(inode.FieldByName("nlink").Addr().UnsafePointer()).Load() == 0
-}
-
-// owners has the system calls that change the owner of the file at a path. The value is the index
-// of the argument for the owner. The group is the next argument.
-var owners = map[string]int{"chown": 1, "lchown": 1, "fchownat": 2}
-
-// owned wraps the system call fn. It first calls fn without an owner, so that the sentry knows the
-// name.
-func owned(at int, fn kernel.SyscallFn) kernel.SyscallFn {
-	return func(t *kernel.Task, number uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
-		none := args
-		none[at].Value, none[at+1].Value = ^uintptr(0), ^uintptr(0)
-		if result, control, err := fn(t, number, none); err != nil {
-			return result, control, err
-		}
-		return fn(t, number, args)
+	names := (*atomicbitops.Uint32)(inodeField(file, "nlink"))
+	if names.Load() > 0 {
+		return false
 	}
+	// While another program removes a name, the number can be too low until the next description.
+	renew(t, file)
+	return names.Load() == 0
 }
 
-// openOwned wraps fchown. It first lets the sentry ask for a new description.
-func openOwned(fn kernel.SyscallFn) kernel.SyscallFn {
+// renew makes the sentry ask the gofer for the description of an open file.
+func renew(t *kernel.Task, file *vfs.FileDescription) {
+	file.Stat(t, vfs.StatOptions{Mask: linux.STATX_BASIC_STATS})
+}
+
+// inodeOf returns gVisor's inode of a file of the volume.
+func inodeOf(file *vfs.FileDescription) reflect.Value {
+	return reflect.ValueOf(file.Dentry().Impl()).Elem().FieldByName("inode").Elem()
+}
+
+func inodeField(file *vfs.FileDescription, name string) unsafe.Pointer {
+	return inodeOf(file).FieldByName(name).Addr().UnsafePointer()
+}
+
+// ownerCall describes a system call that changes the owner of a file.
+type ownerCall struct {
+	subject
+	follow bool // the call follows a symbolic link, unless its flags say otherwise
+}
+
+var owners = map[string]ownerCall{
+	"chown": {subject{-1, 0, -1}, true}, "lchown": {subject{-1, 0, -1}, false},
+	"fchown": {subject{0, -1, -1}, false}, "fchownat": {subject{0, 1, 4}, true},
+}
+
+// owned wraps the system call fn. It first makes the sentry ask for the file's description.
+func (o ownerCall) owned(fn kernel.SyscallFn) kernel.SyscallFn {
 	return func(t *kernel.Task, number uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
-		if file := t.GetFile(args[0].Int()); file != nil {
-			file.Stat(t, vfs.StatOptions{Mask: linux.STATX_BASIC_STATS})
+		if file := o.opened(t, args); file != nil {
+			renew(t, file)
 			file.DecRef(t)
+		} else if o.path >= 0 {
+			folder, follow := int32(linux.AT_FDCWD), o.follow
+			if o.flags >= 0 {
+				folder, follow = args[o.file].Int(), args[o.flags].Int()&linux.AT_SYMLINK_NOFOLLOW == 0
+			}
+			atPath(t, folder, args[o.path].Pointer(), follow, func(at *vfs.PathOperation) {
+				t.Kernel().VFS().StatAt(t, t.Credentials(), at, &vfs.StatOptions{Mask: linux.STATX_BASIC_STATS})
+			})
 		}
 		return fn(t, number, args)
 	}

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/context"
@@ -200,8 +201,8 @@ func (q *quota) mapped(fn kernel.SyscallFn) kernel.SyscallFn {
 
 // reserve fills the holes in a part of a file.
 func (q *quota) reserve(ctx context.Context, file *vfs.FileDescription, offset, length uint64) error {
-	stat, err := file.Stat(ctx, vfs.StatOptions{Mask: linux.STATX_SIZE})
-	if err != nil || offset >= stat.Size {
+	stat, err := file.Stat(ctx, vfs.StatOptions{Mask: linux.STATX_MODE | linux.STATX_SIZE})
+	if err != nil || stat.Mode&linux.S_IFMT != linux.S_IFREG || offset >= stat.Size {
 		return err
 	}
 	length = min(length, stat.Size-offset)
@@ -213,8 +214,15 @@ func (q *quota) reserve(ctx context.Context, file *vfs.FileDescription, offset, 
 		q.left.Add(given)
 		return linuxerr.ENOSPC
 	}
-	return file.Allocate(ctx, keepsSize, offset, length)
+	return allocateInode(inodeOf(file).Addr().UnsafePointer(), ctx, keepsSize, offset, length)
 }
+
+// allocateInode calls the gofer. FileDescription.Allocate would set the size to the end of the part
+// in the sentry. If the file is larger, programs would lose their changes of private mappings
+// behind this end.
+//
+//go:linkname allocateInode gvisor.dev/gvisor/pkg/sentry/fsimpl/gofer.(*inode).allocate
+func allocateInode(inode unsafe.Pointer, ctx context.Context, mode, offset, length uint64) error
 
 // keepsSize is the mode of allocations that fill holes. gVisor does not allow it for programs.
 const keepsSize = linux.FALLOC_FL_KEEP_SIZE

@@ -25,33 +25,53 @@ func truncated(fn kernel.SyscallFn) kernel.SyscallFn {
 // openForWriting opens a regular file of the volume. If it can't, it returns nil, and the system
 // call itself reports the error.
 func openForWriting(t *kernel.Task, path hostarch.Addr) *vfs.FileDescription {
+	var file *vfs.FileDescription
+	atPath(t, linux.AT_FDCWD, path, true, func(at *vfs.PathOperation) {
+		fs, user := t.Kernel().VFS(), t.Credentials()
+		found, err := fs.GetDentryAt(t, user, at, &vfs.GetDentryOptions{})
+		if err != nil {
+			return
+		}
+		defer found.DecRef(t)
+		if found.Mount().Filesystem().FilesystemType().Name() != goferfs.Name {
+			return
+		}
+		stat, err := fs.StatAt(t, user, at, &vfs.StatOptions{Mask: linux.STATX_TYPE})
+		if err != nil || stat.Mode&linux.S_IFMT != linux.S_IFREG {
+			return
+		}
+		if file, err = fs.OpenAt(t, user, at, &vfs.OpenOptions{Flags: linux.O_WRONLY | linux.O_NONBLOCK}); err != nil {
+			file = nil
+		}
+	})
+	return file
+}
+
+// atPath calls fn with the path of a system call. If the path is empty or can't be read, or the
+// folder is not an open file, it does nothing.
+func atPath(t *kernel.Task, folder int32, path hostarch.Addr, follow bool, fn func(*vfs.PathOperation)) {
 	name, err := t.CopyInString(path, linux.PATH_MAX)
 	if err != nil || name == "" {
-		return nil
+		return
 	}
-	root, start := t.FSContext().RootDirectory(), t.FSContext().WorkingDirectory()
-	defer root.DecRef(t)
-	defer start.DecRef(t)
-	at := &vfs.PathOperation{Root: root, Start: start, Path: fspath.Parse(name), FollowFinalSymlink: true}
-	if at.Path.Absolute {
-		at.Start = root
+	at := &vfs.PathOperation{Path: fspath.Parse(name), FollowFinalSymlink: follow}
+	at.Root = t.FSContext().RootDirectory()
+	defer at.Root.DecRef(t)
+	switch {
+	case at.Path.Absolute:
+		at.Start = at.Root
+		at.Start.IncRef()
+	case folder == linux.AT_FDCWD:
+		at.Start = t.FSContext().WorkingDirectory()
+	default:
+		file := t.GetFile(folder)
+		if file == nil {
+			return
+		}
+		at.Start = file.VirtualDentry()
+		at.Start.IncRef()
+		file.DecRef(t)
 	}
-	fs, user := t.Kernel().VFS(), t.Credentials()
-	found, err := fs.GetDentryAt(t, user, at, &vfs.GetDentryOptions{})
-	if err != nil {
-		return nil
-	}
-	defer found.DecRef(t)
-	if found.Mount().Filesystem().FilesystemType().Name() != goferfs.Name {
-		return nil
-	}
-	stat, err := fs.StatAt(t, user, at, &vfs.StatOptions{Mask: linux.STATX_TYPE})
-	if err != nil || stat.Mode&linux.S_IFMT != linux.S_IFREG {
-		return nil
-	}
-	file, err := fs.OpenAt(t, user, at, &vfs.OpenOptions{Flags: linux.O_WRONLY | linux.O_NONBLOCK})
-	if err != nil {
-		return nil
-	}
-	return file
+	defer at.Start.DecRef(t)
+	fn(at)
 }

@@ -16,14 +16,15 @@ func TestOwners(t *testing.T) {
 	s := startStored(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t)), machine.TreeStorage{Folder: t.TempDir()})
 	for name, back := range map[string]string{
 		"chown": `os.chown("two", 0, 0)`, "lchown": `os.lchown("two", 0, 0)`, "fchown": `os.fchown(file, 0, 0)`,
-		"fchownat": `os.chown("two", 0, 0, dir_fd=os.open(".", os.O_RDONLY), follow_symlinks=False)`,
+		"empty path": `print(end="" if ctypes.CDLL(None).fchownat(file, b"", 0, 0, 0x1000) == 0 else "failed")`,
+		"fchownat":   `os.chown("two", 0, 0, dir_fd=os.open(".", os.O_RDONLY), follow_symlinks=False)`,
 	} {
 		s.shell(t, "cd "+workspace+"; rm -f one two; >one; ln one two; sync")
 		if err := errors.Join(s.sandbox().Pause(t.Context()), s.sandbox().Resume(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		got := s.shell(t, "cd "+workspace+"; python3 -c '"+`
-import os
+import ctypes, os
 file = os.open("one", os.O_RDWR)
 os.chown("one", 7, 8)
 `+back+`

@@ -72,6 +72,13 @@ def mapped(path):
 	same(m[:3], b"xy2"); same(read(fd), b"xy23456789\n")
 	os.close(w); n[2:3] = b"z"
 	same(read(fd), b"xyz3456789\n")
+def partly_mapped(path):
+	with open(path, "r+b", 0) as f:
+		f.truncate(8192)
+		private = mmap.mmap(f.fileno(), 8192, mmap.MAP_PRIVATE)
+		private[5000:5003] = b"own"
+		part = mmap.mmap(f.fileno(), 4096)
+		same(private[5000:5003], b"own"); same(part[:3], b"012")
 def allocated(path):
 	with open(path, "r+b") as f: os.posix_fallocate(f.fileno(), 0, 8192)
 	same(os.stat(path).st_size, 8192)

@@ -79,8 +79,9 @@ func (s suite) twoNames(t *testing.T) {
 		{"touch -d @7 one", "stat -c %Y two", "7"},
 		{"chmod 741 one", "stat -c %a two", "741"},
 		{"chown 7:8 one", "stat -c %u:%g two", "7:8"},
+		{"chown -h 7:8 link", "stat -c %u:%g other-link", "7:8"},
 	} {
-		g.shell(t, "cd \"$PYRO_WORKSPACE\"; rm -f one two; >one; ln one two; sync")
+		g.shell(t, "cd \"$PYRO_WORKSPACE\"; rm -f *; >one; ln one two; ln -s one link; ln link other-link; sync")
 		if p, ok := g.Machine.(machine.Pauser); ok {
 			if err := errors.Join(p.Pause(t.Context()), p.Resume(t.Context())); err != nil {
 				t.Fatal(err)
