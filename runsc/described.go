@@ -83,12 +83,15 @@ type layout struct {
 }
 
 var (
-	stat  = layout{unsafe.Sizeof(linux.Stat{}), unsafe.Offsetof(linux.Stat{}.Mode), unsafe.Offsetof(linux.Stat{}.Nlink)}
-	statx = layout{unsafe.Sizeof(linux.Statx{}), unsafe.Offsetof(linux.Statx{}.Mode), unsafe.Offsetof(linux.Statx{}.Nlink)}
+	statLayout  = layout{unsafe.Sizeof(linux.Stat{}), unsafe.Offsetof(linux.Stat{}.Mode), unsafe.Offsetof(linux.Stat{}.Nlink)}
+	statxLayout = layout{unsafe.Sizeof(linux.Statx{}), unsafe.Offsetof(linux.Statx{}.Mode), unsafe.Offsetof(linux.Statx{}.Nlink)}
 
 	descriptions = map[string]description{
-		"stat": {subject{-1, 0, -1}, stat, 1}, "lstat": {subject{-1, 0, -1}, stat, 1}, "fstat": {subject{0, -1, -1}, stat, 1},
-		"newfstatat": {subject{0, 1, 3}, stat, 2}, "statx": {subject{0, 1, 2}, statx, 4},
+		"stat":       {subject{-1, 0, -1}, statLayout, 1},
+		"lstat":      {subject{-1, 0, -1}, statLayout, 1},
+		"fstat":      {subject{0, -1, -1}, statLayout, 1},
+		"newfstatat": {subject{0, 1, 3}, statLayout, 2},
+		"statx":      {subject{0, 1, 2}, statxLayout, 4},
 	}
 )
 
@@ -125,7 +128,7 @@ func (d description) ofRemoved(t *kernel.Task, args arch.SyscallArguments) bool 
 		return false
 	}
 	defer file.DecRef(t)
-	names := (*atomicbitops.Uint32)(inodeField(file, "nlink"))
+	names := (*atomicbitops.Uint32)(inodeOf(file).FieldByName("nlink").Addr().UnsafePointer())
 	if names.Load() > 0 {
 		return false
 	}
@@ -144,10 +147,6 @@ func inodeOf(file *vfs.FileDescription) reflect.Value {
 	return reflect.ValueOf(file.Dentry().Impl()).Elem().FieldByName("inode").Elem()
 }
 
-func inodeField(file *vfs.FileDescription, name string) unsafe.Pointer {
-	return inodeOf(file).FieldByName(name).Addr().UnsafePointer()
-}
-
 // ownerCall describes a system call that changes the owner of a file.
 type ownerCall struct {
 	subject
@@ -155,8 +154,10 @@ type ownerCall struct {
 }
 
 var owners = map[string]ownerCall{
-	"chown": {subject{-1, 0, -1}, true}, "lchown": {subject{-1, 0, -1}, false},
-	"fchown": {subject{0, -1, -1}, false}, "fchownat": {subject{0, 1, 4}, true},
+	"chown":    {subject{-1, 0, -1}, true},
+	"lchown":   {subject{-1, 0, -1}, false},
+	"fchown":   {subject{0, -1, -1}, false},
+	"fchownat": {subject{0, 1, 4}, true},
 }
 
 // owned wraps the system call fn. It first makes the sentry ask for the file's description.
