@@ -32,7 +32,7 @@ func (w *world) eventually(what string, is func() bool) {
 	w.t.Helper()
 	for began := time.Now(); !is(); time.Sleep(2 * time.Millisecond) {
 		if time.Since(began) > testenv.Patience {
-			w.t.Fatalf("not so after 20 s: %s", what)
+			w.t.Fatalf("not so after %v: %s", testenv.Patience, what)
 		}
 	}
 }
@@ -43,6 +43,22 @@ func (w *world) becomes(id, status string, wanted store.Wanted) {
 	w.eventually("the record is "+status+", wanted "+string(wanted), func() bool {
 		b, err := w.store.Record(w.t.Context(), id)
 		return err == nil && b.Status == status && b.Wanted == wanted
+	})
+}
+
+// use lets a sandbox be used at a later time, and returns this time.
+func (w *world) use(id string) time.Time {
+	used := time.Now().Add(time.Hour).Truncate(time.Second)
+	w.host.Use(id, used.Unix())
+	return used
+}
+
+// wasUsed waits until the record of a sandbox has the time of its last use.
+func (w *world) wasUsed(id string, used time.Time) {
+	w.t.Helper()
+	w.eventually("the use is recorded", func() bool {
+		b, err := w.store.Record(w.t.Context(), id)
+		return err == nil && b.ActiveAt.Equal(used)
 	})
 }
 
@@ -58,12 +74,7 @@ func TestFollow(t *testing.T) {
 		w.becomes(b.ID, statusPaused, store.WantPaused)
 		w.host.Set(b.ID, statusRunning)
 		w.becomes(b.ID, statusRunning, store.WantRunning)
-		used := time.Now().Add(time.Hour).Truncate(time.Second)
-		w.host.Use(b.ID, used.Unix())
-		w.eventually("the use is recorded", func() bool {
-			b, err := w.store.Record(t.Context(), b.ID)
-			return err == nil && b.ActiveAt.Equal(used)
-		})
+		w.wasUsed(b.ID, w.use(b.ID))
 		w.host.Set(b.ID, "stopped")
 		w.becomes(b.ID, "stopped", store.WantRunning)
 
@@ -126,16 +137,22 @@ func TestFollowFinishesOperations(t *testing.T) {
 	})
 }
 
-// TestFollowAfterOperation checks that a state that the host reports during an operation is
-// recorded after the operation. Other requests that find the sandbox busy must not prevent this.
+// TestFollowAfterOperation checks that a use or a state that the host reports during an operation
+// is recorded after the operation. Other requests that find the sandbox busy must not prevent this.
 func TestFollowAfterOperation(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		w.follow()
 		b := w.create()
 		unlock, err := w.lock(t.Context(), b.ID)
 		w.check(err)
-		w.host.Set(b.ID, "stopped")
+		used := w.use(b.ID)
 		time.Sleep(100 * time.Millisecond) // the follower finds the sandbox busy
+		unlock()
+		w.wasUsed(b.ID, used)
+		unlock, err = w.lock(t.Context(), b.ID)
+		w.check(err)
+		w.host.Set(b.ID, "stopped")
+		time.Sleep(100 * time.Millisecond)
 		w.check(w.Reconcile(t.Context()))
 		w.check(w.reconcileTemplate(t.Context(), Host{}, store.Template{SandboxID: b.ID, HostID: b.HostID}))
 		unlock()

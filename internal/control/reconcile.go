@@ -138,7 +138,7 @@ func (c *Control) compare(ctx context.Context, host string, h Host, id string, r
 	}
 	there, err := hostStates(ctx, h, id)
 	if err == nil {
-		err = c.countSent(ctx, b, there[id])
+		err = c.observe(ctx, b, there[id])
 	}
 	switch {
 	case err != nil:
