@@ -27,19 +27,15 @@ import (
 // describeVolume corrects the system calls that describe files or change their owner. Call it
 // before the machine is loaded.
 func describeVolume() {
-	for _, table := range kernel.SyscallTables() {
-		for number, call := range table.Table {
-			if d, ok := descriptions[call.Name]; ok {
-				call.Fn = d.described(call.Fn)
-			} else if o, ok := owners[call.Name]; ok {
-				call.Fn = o.owned(call.Fn)
-			} else {
-				continue
-			}
-			table.Table[number] = call
+	wrapCalls(func(name string, fn kernel.SyscallFn) kernel.SyscallFn {
+		if d, ok := descriptions[name]; ok {
+			return d.described(fn)
 		}
-		table.Init()
-	}
+		if o, ok := owners[name]; ok {
+			return o.owned(fn)
+		}
+		return fn
+	})
 }
 
 // subject has the arguments that say which file a system call is about. Each is the index of an

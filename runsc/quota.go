@@ -33,23 +33,20 @@ type quota struct {
 // machine is loaded.
 func limitVolume() {
 	q := &quota{}
-	for _, table := range kernel.SyscallTables() {
-		for number, call := range table.Table {
-			if w, ok := writes[call.Name]; ok {
-				call.Fn = q.limited(w, call.Fn)
-			} else if call.Name == "mmap" {
-				call.Fn = q.mapped(call.Fn)
-			} else if call.Name == "io_submit" {
-				call.Fn = q.submitted(call.Fn)
-			} else if call.Name == "truncate" {
-				call.Fn = truncated(call.Fn)
-			} else {
-				continue
-			}
-			table.Table[number] = call
+	wrapCalls(func(name string, fn kernel.SyscallFn) kernel.SyscallFn {
+		if w, ok := writes[name]; ok {
+			return q.limited(w, fn)
 		}
-		table.Init()
-	}
+		switch name {
+		case "mmap":
+			return q.mapped(fn)
+		case "io_submit":
+			return q.submitted(fn)
+		case "truncate":
+			return truncated(fn)
+		}
+		return fn
+	})
 }
 
 // write describes the arguments of a system call that writes to a file.

@@ -72,7 +72,7 @@ func allocate(c *lisafs.Connection, comm lisafs.Communicator, asked uint32) (uin
 		return lisafs.FAllocateHandler(c, comm, asked)
 	}
 	full := false
-	onFile(c, r.FD, func(_ *lisafs.Node, fd int) {
+	onFile(c, r.FD, func(fd int) {
 		hole, err := unix.Seek(fd, int64(r.Offset), unix.SEEK_HOLE)
 		full = err == nil && uint64(hole) >= r.Offset+r.Length
 	})

@@ -91,7 +91,7 @@ func (s *sharing) linkAt(c *lisafs.Connection, comm lisafs.Communicator, asked u
 	var r lisafs.LinkAtReq
 	answered, err := once(c, comm, asked, &r, func() (release func(), err error) {
 		if release, err = s.own(c, r.Target, true); err == nil {
-			onFile(c, r.Target, func(_ *lisafs.Node, fd int) { s.record(fd) })
+			onFile(c, r.Target, s.record)
 		}
 		return release, err
 	}, answer)

@@ -83,9 +83,14 @@ func (s *sharing) record(fd int) {
 	}
 }
 
-// onFile calls fn with the node and the host's descriptor of a control descriptor or of an open
-// file. If there is none with this ID, it does nothing.
-func onFile(c *lisafs.Connection, id lisafs.FDID, fn func(node *lisafs.Node, fd int)) {
+// onFile calls fn with the host's descriptor of a control descriptor or of an open file. If there
+// is none with this ID, it does nothing.
+func onFile(c *lisafs.Connection, id lisafs.FDID, fn func(fd int)) {
+	onNode(c, id, func(_ *lisafs.Node, fd int) { fn(fd) })
+}
+
+// onNode is onFile, with the node of the file.
+func onNode(c *lisafs.Connection, id lisafs.FDID, fn func(node *lisafs.Node, fd int)) {
 	if open, err := lookupOpenFD(c, id); err == nil {
 		defer open.DecRef(nil)
 		safelyRead(open.ControlFD().FD(), func() error {
@@ -103,7 +108,7 @@ func onFile(c *lisafs.Connection, id lisafs.FDID, fn func(node *lisafs.Node, fd 
 
 // markOf calls recorded for the file of a control descriptor or an open file.
 func (s *sharing) markOf(c *lisafs.Connection, id lisafs.FDID) (marked bool, since []byte) {
-	onFile(c, id, func(_ *lisafs.Node, fd int) { marked, since = s.recorded(fd) })
+	onFile(c, id, func(fd int) { marked, since = s.recorded(fd) })
 	return marked, since
 }
 
@@ -129,7 +134,7 @@ func (s *sharing) stat(c *lisafs.Connection, comm lisafs.Communicator, asked uin
 
 // isRemoved reports whether a file is marked, and its only name in this volume was removed.
 func (s *sharing) isRemoved(c *lisafs.Connection, id lisafs.FDID) (removed bool) {
-	onFile(c, id, func(node *lisafs.Node, fd int) {
+	onNode(c, id, func(node *lisafs.Node, fd int) {
 		if !hasName(node) {
 			removed, _, _ = s.marked(fd)
 		}
@@ -171,7 +176,7 @@ func (s *sharing) create(c *lisafs.Connection, comm lisafs.Communicator, asked u
 		if stat.Mode&unix.S_IFMT == unix.S_IFREG {
 			var id lisafs.FDID
 			id.UnmarshalUnsafe(comm.PayloadBuf(answered))
-			onFile(c, id, func(_ *lisafs.Node, fd int) { s.mustBeUnmarked(fd) })
+			onFile(c, id, s.mustBeUnmarked)
 		}
 		s.numbers.created(stat.Ino)
 		s.hide(b, unmarked)

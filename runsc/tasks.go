@@ -49,12 +49,21 @@ func limitTasks(limit int, memory uint64) {
 	for range startsAtOnce {
 		l.slots <- struct{}{}
 	}
+	wrapCalls(func(name string, fn kernel.SyscallFn) kernel.SyscallFn {
+		if starts[name] {
+			return l.limited(name, fn)
+		}
+		return fn
+	})
+}
+
+// wrapCalls replaces each system call of the sentry by the result of wrap. Call it before the
+// machine is loaded.
+func wrapCalls(wrap func(name string, fn kernel.SyscallFn) kernel.SyscallFn) {
 	for _, table := range kernel.SyscallTables() {
 		for number, call := range table.Table {
-			if starts[call.Name] {
-				call.Fn = l.limited(call.Name, call.Fn)
-				table.Table[number] = call
-			}
+			call.Fn = wrap(call.Name, call.Fn)
+			table.Table[number] = call
 		}
 		table.Init()
 	}

@@ -40,9 +40,7 @@ func openForWriting(t *kernel.Task, path hostarch.Addr) *vfs.FileDescription {
 		if err != nil || stat.Mode&linux.S_IFMT != linux.S_IFREG {
 			return
 		}
-		if file, err = fs.OpenAt(t, user, at, &vfs.OpenOptions{Flags: linux.O_WRONLY | linux.O_NONBLOCK}); err != nil {
-			file = nil
-		}
+		file, _ = fs.OpenAt(t, user, at, &vfs.OpenOptions{Flags: linux.O_WRONLY | linux.O_NONBLOCK})
 	})
 	return file
 }

@@ -130,22 +130,21 @@ func (c *Control) compare(ctx context.Context, host string, h Host, id string, r
 	if err != nil {
 		return err
 	}
-	if reported != nil && reported.Status != "" && inSync(b, reported) {
-		if err := c.observe(ctx, b, reported); err != nil {
-			return err
+	there := reported
+	if there.GetStatus() == "" || !inSync(b, there) {
+		states, err := hostStates(ctx, h, id)
+		if err != nil {
+			return fault.Wrap(err, "reconcile sandbox", id)
 		}
-		return c.pauseSpender(ctx, b, reported.Status)
+		there = states[id]
 	}
-	there, err := hostStates(ctx, h, id)
-	if err == nil {
-		err = c.observe(ctx, b, there[id])
-	}
+	err = c.observe(ctx, b, there)
 	switch {
 	case err != nil:
-	case inSync(b, there[id]):
-		err = c.pauseSpender(ctx, b, there[id].GetStatus())
+	case inSync(b, there):
+		err = c.pauseSpender(ctx, b, there.GetStatus())
 	default:
-		err = c.reconcile(ctx, h, b, there[id])
+		err = c.reconcile(ctx, h, b, there)
 	}
 	return fault.Wrap(err, "reconcile sandbox", id)
 }

@@ -19,7 +19,7 @@ const (
 	stepRemove                           // move the file to the slot.
 	stepRemoveFolder                     // the same for an empty directory.
 	stepMode                             // set the mode.
-	stepPlaced                           // the file was moved with its directory. After an undo: as stepCreate.
+	stepPlaced                           // moved with its directory. After an undo: as stepCreate.
 	stepPlacedFolder                     // the same for a directory.
 	stepKinds
 )
