@@ -57,7 +57,7 @@ type change struct {
 
 // Counts counts the effects of a change.
 type Counts struct {
-	Created, Replaced, Deleted int64 // files, directories and links
+	Created, Replaced, Deleted int64 // files, directories and links. Existing directories are merged, not replaced.
 	Bytes                      int64 // of content
 }
 

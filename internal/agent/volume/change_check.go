@@ -207,6 +207,7 @@ func (c *change) checkOperation(op *operation) error {
 		c.counts.Deleted++
 	case n.kind == 0:
 		c.counts.Created++
+	case op.verb == putFolder && n.kind == listing.Folder: // merged
 	default:
 		c.counts.Replaced++
 	}
