@@ -52,6 +52,7 @@ type WorkspaceSync struct {
 	Mode        string `json:"mode"`        // directory, archive or file
 	Dest        string `json:"dest"`
 	Files       int    `json:"files"`
+	Unchanged   int    `json:"unchanged"` // number of these files that the workspace already had.
 	Directories int    `json:"directories"`
 	Symlinks    int    `json:"symlinks"`
 	Skipped     int    `json:"skipped"` // number of omitted devices, pipes and sockets.
@@ -63,10 +64,11 @@ type WorkspaceSync struct {
 }
 
 // PushWorkspaceSync copies a folder, an archive or a file from the host into a running workspace.
-// It replaces files with the same path and does not change other files. A push below /workspace
-// happens completely or not at all. A push to another folder of the machine is not atomic. Like
-// CreateWorkspace, it omits files that git ignores. It rejects archives that contain devices or
-// paths outside of the target.
+// It replaces files with the same path and does not change other files. If the workspace already
+// has a file with the same content, mode and time, it leaves that file as it is. A push below
+// /workspace happens completely or not at all. A push to another folder of the machine is not
+// atomic. Like CreateWorkspace, it omits files that git ignores. It rejects archives that contain
+// devices or paths outside of the target.
 func (p *Pyro) PushWorkspaceSync(ctx context.Context, req PushWorkspaceSyncRequest) (*WorkspaceSync, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
@@ -80,7 +82,8 @@ func (p *Pyro) PushWorkspaceSync(ctx context.Context, req PushWorkspaceSyncReque
 	}
 	s := d.Summary
 	return &WorkspaceSync{
-		req.WorkspaceID, d.Source, d.Mode, listing.Escape(d.Dest), s.Files, s.Directories, s.Symlinks, s.Skipped, s.Ignored, s.Bytes, d.Changed.Created, d.Changed.Replaced, s.GitMissing,
+		req.WorkspaceID, d.Source, d.Mode, listing.Escape(d.Dest), s.Files, s.Unchanged, s.Directories, s.Symlinks, s.Skipped, s.Ignored, s.Bytes,
+		d.Changed.Created, d.Changed.Replaced, s.GitMissing,
 	}, nil
 }
 

@@ -335,6 +335,26 @@ func TestWorkspaceFiles(t *testing.T) {
 	if got := p.shell(id, "cat into/sub/x; stat -c %a into/sub/x"); got != "pushed640\n" {
 		t.Errorf("pushed: %q", got)
 	}
+	// A second push copies nothing, unless a program has changed the file. Emulated machines have
+	// their files in blocks, which the host does not compare.
+	present := 1.0
+	if emulated() {
+		present = 0
+	}
+	inode := p.shell(id, "stat -c %i into/sub/x")
+	if s := p.object("workspace", "sync", "push", id, more, "--dest", "into"); s["files"] != 1.0 || s["unchanged"] != present || s["replaced"] != 1-present {
+		t.Errorf("pushed again: %v", s)
+	}
+	if now := p.shell(id, "stat -c %i into/sub/x"); (now == inode) != (present == 1) {
+		t.Errorf("the file had the inode %q, and has %q", inode, now)
+	}
+	p.shell(id, "cp -p into/sub/x /tmp/x; printf PUSHED >into/sub/x; touch -r /tmp/x into/sub/x")
+	if s := p.object("workspace", "sync", "push", id, more, "--dest", "into"); s["unchanged"] != 0.0 || s["replaced"] != 1.0 {
+		t.Errorf("pushed over other content of the same size and time: %v", s)
+	}
+	if got := p.shell(id, "cat into/sub/x"); got != "pushed" {
+		t.Errorf("pushed: %q", got)
+	}
 	before := p.shell(id, listing)
 	evil := filepath.Join(t.TempDir(), "evil.tar")
 	tar := exec.Command("bash", "-c", `echo good >good && echo bad >bad && tar cf "$1" good && tar rf "$1" --transform 's,^,../../,' -P bad`, "-", evil)

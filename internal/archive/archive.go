@@ -12,6 +12,8 @@ import (
 	"context"
 	"io"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pyro-mcp/pyro/internal/disk/tree"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/sparse"
@@ -80,6 +82,10 @@ type Policy struct {
 	// .git as it is. If git can't work in the copy, missing is the reason. If the function is nil,
 	// every .git is copied as it is. Archives do not use it.
 	Git func(ctx context.Context, folder string) (files GitFiles, missing string)
+	// Present reports whether the destination already has a file of a directory, with the same
+	// content and attributes. Such a file is counted, but not written. file is open for reading. If
+	// the function is nil, all files are written. Archives do not use it.
+	Present func(path string, file int, st *unix.Stat_t) bool
 }
 
 // GitFiles calls the function add for each file below a .git. A name is relative to .git; it is
@@ -90,6 +96,7 @@ type GitFiles func(ctx context.Context, add func(name, host string, text []byte)
 // Summary counts the entries that were read or written.
 type Summary struct {
 	Files        int
+	Unchanged    int // Files that were not written, because they were present. Files counts them too.
 	Directories  int
 	Symlinks     int
 	HardLinks    int    // Additional hard links to counted files.

@@ -31,7 +31,8 @@ func (f *folder) Close() error { return f.top.Close() }
 // WriteTar walks the directory and writes its entries.
 func (f *folder) WriteTar(ctx context.Context, w io.Writer, policy Policy) (Summary, error) {
 	r := &walk{
-		ctx: ctx, ignored: policy.Ignored, git: policy.Git, owners: policy.Owners, tally: tally{limits: policy.Limits.orDefaults()}, out: newStream(w, policy.Below), first: map[inode]string{},
+		ctx: ctx, ignored: policy.Ignored, git: policy.Git, present: policy.Present, owners: policy.Owners,
+		tally: tally{limits: policy.Limits.orDefaults()}, out: newStream(w, policy.Below), first: map[inode]string{},
 	}
 	r.subject = func(path string) string { return filepath.Join(f.top.Name(), path) }
 	if err := tree.Walk(ctx, f.top, r); err != nil {
@@ -50,6 +51,7 @@ type walk struct {
 	git     func(ctx context.Context, folder string) (GitFiles, string) // can be nil
 	gitOf   GitFiles                                                    // replaces a .git; can be nil.
 	gitTime unix.Timespec                                               // time of entries that have no file on the host.
+	present func(path string, file int, st *unix.Stat_t) bool           // can be nil
 	owners  bool                                                        // entries keep their owners
 	tally   tally
 	summary Summary
@@ -183,9 +185,16 @@ func (r *walk) file(in *tree.Folder, name string) error {
 	return r.opened(fd, path, &st)
 }
 
-// opened writes the regular file fd to the archive. It fails if the file changes during the call.
+// opened writes the regular file fd to the archive, unless the file is present. It fails if the
+// file changes during the call.
 func (r *walk) opened(fd int, path string, st *unix.Stat_t) error {
-	if err := r.regular(fd, path, st); err != nil {
+	// Other names of the file become links to this one, so the archive must contain it.
+	if st.Nlink == 1 && r.present != nil && r.present(path, fd, st) {
+		if err := r.tally.count(st.Size); err != nil {
+			return at(err, r.subject(path))
+		}
+		r.summary.Unchanged++
+	} else if err := r.regular(fd, path, st); err != nil {
 		return err
 	}
 	r.summary.Files++

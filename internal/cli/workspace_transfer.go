@@ -19,8 +19,9 @@ func newSyncPush() *cobra.Command {
 	var req pyro.PushWorkspaceSyncRequest
 	cmd := onWorkspace("push ID SOURCE", "Copy a folder, an archive or a file into a running workspace",
 		`Copy a folder, a .tar, .tar.gz or .tgz archive, or another file into a workspace. Files with the
-same path are replaced, and other files stay. In /workspace, pyro copies all files or none. As in
-workspace create, files that git ignores are left out, unless git ignores the whole folder.`,
+same path are replaced, and other files stay. Files that the workspace already has are not copied
+again. In /workspace, pyro copies all files or none. As in workspace create, files that git ignores
+are left out, unless git ignores the whole folder.`,
 		"  pyro workspace sync push ws-0123456789ab ./src --dest src",
 		func(cmd *cobra.Command, args []string) error {
 			req.WorkspaceID, req.SourcePath = args[0], args[1]
@@ -29,8 +30,11 @@ workspace create, files that git ignores are left out, unless git ignores the wh
 				return p.PushWorkspaceSync(ctx, req)
 			}, func(s *pyro.WorkspaceSync) error {
 				left := ""
+				if s.Unchanged > 0 {
+					left = fmt.Sprintf(", %d unchanged", s.Unchanged)
+				}
 				if s.Skipped > 0 {
-					left = fmt.Sprintf("; %d devices, pipes and sockets left out", s.Skipped)
+					left += fmt.Sprintf("; %d devices, pipes and sockets left out", s.Skipped)
 				}
 				if s.Ignored > 0 {
 					left += fmt.Sprintf("; %d ignored by git left out, see --include-ignored", s.Ignored)

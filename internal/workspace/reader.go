@@ -49,6 +49,22 @@ func (m *Manager) reader(ctx context.Context, id, path string, deep bool) (*read
 }
 
 func (r *reader) open(ctx context.Context, path string, deep bool) error {
+	if err := r.openFolder(ctx); err != nil || r.host == nil || os.Geteuid() == 0 {
+		return err
+	}
+	seen, err := r.client.Stat(ctx, "")
+	if err != nil {
+		return err
+	}
+	r.owner = &seen
+	if err := r.readable(ctx, path, deep); err != nil {
+		r.host = nil
+	}
+	return context.Cause(ctx)
+}
+
+// openFolder opens the files on the host, if the host has them.
+func (r *reader) openFolder(ctx context.Context) error {
 	disks, err := r.m.disks(r.record)
 	if err != nil {
 		return err
@@ -61,18 +77,7 @@ func (r *reader) open(ctx context.Context, path string, deep bool) error {
 		return nil // the machine answers, and reports the error if there is one
 	}
 	r.host = volume.NewReader(r.folder)
-	if os.Geteuid() == 0 {
-		return nil
-	}
-	seen, err := r.client.Stat(ctx, "")
-	if err != nil {
-		return err
-	}
-	r.owner = &seen
-	if err := r.readable(ctx, path, deep); err != nil {
-		r.host = nil
-	}
-	return context.Cause(ctx)
+	return nil
 }
 
 func (r *reader) close() {

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
 	"github.com/pyro-mcp/pyro/internal/archive"
 	"github.com/pyro-mcp/pyro/internal/diff"
@@ -32,9 +34,10 @@ type Pushed struct {
 }
 
 // Push copies a folder, an archive or a file from the host into a running workspace. It replaces
-// files that have the same path, and keeps all others. If all is false, it excludes files that git
-// ignores. dest is relative to /workspace, or absolute. A push below /workspace happens completely
-// or not at all; a push to another folder is not atomic.
+// files that have the same path, and keeps all others. It does not write files that the workspace
+// already has. If all is false, it excludes files that git ignores. dest is relative to /workspace,
+// or absolute. A push below /workspace happens completely or not at all; a push to another folder
+// is not atomic.
 func (m *Manager) Push(ctx context.Context, id, source, dest string, all bool, report progress.Func) (Pushed, error) {
 	into, err := Inside(dest)
 	at, invalid := Anywhere(dest)
@@ -55,13 +58,22 @@ func (m *Manager) Push(ctx context.Context, id, source, dest string, all bool, r
 	if err != nil {
 		return Pushed{}, err
 	}
-	defer c.Close()
+	there := &reader{client: c, m: m, record: w}
+	defer there.close()
 	if err := reachable(w, at); err != nil {
 		return Pushed{}, err
 	}
+	policy := archive.Policy{Devices: archive.RefuseDevices, Ignored: ignoredIn(ctx, absolute, all), Git: gitIn(absolute)}
 	if !outside {
-		if into, err = resolved(ctx, c, into); err != nil {
+		if into, err = resolved(ctx, c, into); err == nil {
+			err = there.openFolder(ctx)
+		}
+		if err != nil {
 			return Pushed{}, fault.Wrap(err, "push into workspace", id)
+		}
+		policy.Below = into
+		if there.host != nil {
+			policy.Present = newComparer(ctx, there.host, into).present
 		}
 	}
 	began := time.Now()
@@ -71,7 +83,11 @@ func (m *Manager) Push(ctx context.Context, id, source, dest string, all bool, r
 	written := make(chan error, 1)
 	go func() {
 		var err error
-		pushed.Summary, err = opened.WriteTar(ctx, to, archive.Policy{Devices: archive.RefuseDevices, Ignored: ignoredIn(ctx, absolute, all), Git: gitIn(absolute), Below: into})
+		pushed.Summary, err = opened.WriteTar(ctx, to, policy)
+		if err == nil && pushed.Summary.Unchanged > 0 {
+			// These files must be on the disk too. A program could have written them just now.
+			err = os.NewSyscallError("syncfs", unix.Syncfs(int(there.folder.Fd())))
+		}
 		to.CloseWithError(err)
 		written <- err
 	}()
