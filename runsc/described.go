@@ -7,6 +7,7 @@ import (
 
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/atomicbitops"
+	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/hostarch"
 	"gvisor.dev/gvisor/pkg/sentry/arch"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
@@ -22,17 +23,20 @@ import (
 // gVisor reports that an open file without a name has one name. Programs look at this number to
 // find out whether their lock file was removed.
 //
-// Not corrected: open and exec check the permissions with the old description.
+// Not corrected: open and access succeed if the old description allows them.
 
-// describeVolume corrects the system calls that describe files or change their owner. Call it
-// before the machine is loaded.
+// describeVolume corrects the system calls that describe files, change their owner or check their
+// permissions. Call it before the machine is loaded.
 func describeVolume() {
 	wrapCalls(func(name string, fn kernel.SyscallFn) kernel.SyscallFn {
 		if d, ok := descriptions[name]; ok {
 			return d.described(fn)
 		}
-		if o, ok := owners[name]; ok {
-			return o.owned(fn)
+		if r, ok := renewals[name]; ok {
+			return r.renewed(fn)
+		}
+		if checks[name] {
+			return checked(fn)
 		}
 		return fn
 	})
@@ -143,34 +147,54 @@ func inodeOf(file *vfs.FileDescription) reflect.Value {
 	return reflect.ValueOf(file.Dentry().Impl()).Elem().FieldByName("inode").Elem()
 }
 
-// ownerCall describes a system call that changes the owner of a file.
-type ownerCall struct {
+// renewal describes a system call that needs the new description before it begins.
+type renewal struct {
 	subject
 	follow bool // the call follows a symbolic link, unless its flags say otherwise
 }
 
-var owners = map[string]ownerCall{
+var renewals = map[string]renewal{
 	"chown":    {subject{-1, 0, -1}, true},
 	"lchown":   {subject{-1, 0, -1}, false},
 	"fchown":   {subject{0, -1, -1}, false},
 	"fchownat": {subject{0, 1, 4}, true},
+	"execve":   {subject{-1, 0, -1}, true},
+	"execveat": {subject{0, 1, 4}, true},
 }
 
-// owned wraps the system call fn. It first makes the sentry ask for the file's description.
-func (o ownerCall) owned(fn kernel.SyscallFn) kernel.SyscallFn {
+// renewed wraps the system call fn. It first makes the sentry ask for the file's description.
+func (r renewal) renewed(fn kernel.SyscallFn) kernel.SyscallFn {
 	return func(t *kernel.Task, number uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
-		if file := o.opened(t, args); file != nil {
+		if file := r.opened(t, args); file != nil {
 			renew(t, file)
 			file.DecRef(t)
-		} else if o.path >= 0 {
-			folder, follow := int32(linux.AT_FDCWD), o.follow
-			if o.flags >= 0 {
-				folder, follow = args[o.file].Int(), args[o.flags].Int()&linux.AT_SYMLINK_NOFOLLOW == 0
+		} else if r.path >= 0 {
+			folder, follow := int32(linux.AT_FDCWD), r.follow
+			if r.flags >= 0 {
+				folder, follow = args[r.file].Int(), args[r.flags].Int()&linux.AT_SYMLINK_NOFOLLOW == 0
 			}
-			atPath(t, folder, args[o.path].Pointer(), follow, func(at *vfs.PathOperation) {
+			atPath(t, folder, args[r.path].Pointer(), follow, func(at *vfs.PathOperation) {
 				t.Kernel().VFS().StatAt(t, t.Credentials(), at, &vfs.StatOptions{Mask: linux.STATX_BASIC_STATS})
 			})
 		}
 		return fn(t, number, args)
+	}
+}
+
+// checks lists the system calls that check permissions and can be repeated. Programs make them too
+// often to ask for a description before each one.
+var checks = map[string]bool{
+	"open": true, "openat": true, "openat2": true, "creat": true, "truncate": true, "access": true, "faccessat": true, "faccessat2": true,
+}
+
+// checked wraps the system call fn. If permissions are missing, it calls fn again, because the
+// sentry knows the name after the first call.
+func checked(fn kernel.SyscallFn) kernel.SyscallFn {
+	return func(t *kernel.Task, number uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
+		result, control, err := fn(t, number, args)
+		if linuxerr.Equals(linuxerr.EACCES, err) {
+			return fn(t, number, args)
+		}
+		return result, control, err
 	}
 }

@@ -70,18 +70,22 @@ func (s suite) storage(t *testing.T) {
 // twoNames checks that a change through one name of a file is seen through the other name at once.
 // A pause makes a machine forget the names.
 func (s suite) twoNames(t *testing.T) {
+	const asOther = "setpriv --reuid 7 --regid 8 --clear-groups "
 	spec := s.spec(t, usual)
 	spec.Storage = s.newStorage(t)
 	g := s.stored(t, spec)
 	for _, c := range []struct{ change, look, want string }{
 		{"touch -d @7 one", "[ two -ot / ] && echo older", "older"},
-		{"echo more >>one", "stat -c %s two", "5"},
+		{"echo more >>one", "stat -c %s two", "17"},
 		{"touch -d @7 one", "stat -c %Y two", "7"},
 		{"chmod 741 one", "stat -c %a two", "741"},
 		{"chown 7:8 one", "stat -c %u:%g two", "7:8"},
 		{"chown -h 7:8 link", "stat -c %u:%g other-link", "7:8"},
+		{"chmod 604 one", asOther + "cat two", "#!/bin/echo"},
+		{"chmod 604 one", asOther + "test -r two && echo readable", "readable"},
+		{"chmod 705 one", asOther + "./two", "./two"},
 	} {
-		g.shell(t, "cd \"$PYRO_WORKSPACE\"; rm -f *; >one; ln one two; ln -s one link; ln link other-link; sync")
+		g.shell(t, "cd \"$PYRO_WORKSPACE\"; rm -f *; echo '#!/bin/echo' >one; chmod 600 one; ln one two; ln -s one link; ln link other-link; sync")
 		if p, ok := g.Machine.(machine.Pauser); ok {
 			if err := errors.Join(p.Pause(t.Context()), p.Resume(t.Context())); err != nil {
 				t.Fatal(err)
