@@ -181,10 +181,12 @@ func (r renewal) renewed(fn kernel.SyscallFn) kernel.SyscallFn {
 	}
 }
 
-// checks lists the system calls that check permissions and can be repeated. Programs make them too
-// often to ask for a description before each one.
+// checks lists the system calls that check permissions and change nothing if they fail. Programs
+// make them too often to ask for a description before each one.
 var checks = map[string]bool{
 	"open": true, "openat": true, "openat2": true, "creat": true, "truncate": true, "access": true, "faccessat": true, "faccessat2": true,
+	"chmod": true, "fchmodat": true, "fchmodat2": true, "utime": true, "utimes": true, "futimesat": true, "utimensat": true,
+	"getxattr": true, "setxattr": true, "removexattr": true, "listxattr": true,
 }
 
 // checked wraps the system call fn. If permissions are missing, it calls fn again, because the
@@ -192,7 +194,7 @@ var checks = map[string]bool{
 func checked(fn kernel.SyscallFn) kernel.SyscallFn {
 	return func(t *kernel.Task, number uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
 		result, control, err := fn(t, number, args)
-		if linuxerr.Equals(linuxerr.EACCES, err) {
+		if linuxerr.Equals(linuxerr.EACCES, err) || linuxerr.Equals(linuxerr.EPERM, err) {
 			return fn(t, number, args)
 		}
 		return result, control, err

@@ -83,6 +83,8 @@ func (s suite) twoNames(t *testing.T) {
 		{"chown -h 7:8 link", "stat -c %u:%g other-link", "7:8"},
 		{"chmod 604 one", asOther + "cat two", "#!/bin/echo"},
 		{"chmod 604 one", asOther + "test -r two && echo readable", "readable"},
+		{"chmod 606 one", asOther + "touch two && echo touched", "touched"},
+		{"chown 7 one", asOther + "chmod 640 two && stat -c %a two", "640"},
 		{"chmod 705 one", asOther + "./two", "./two"},
 	} {
 		g.shell(t, "cd \"$PYRO_WORKSPACE\"; rm -f *; echo '#!/bin/echo' >one; chmod 600 one; ln one two; ln -s one link; ln link other-link; sync")
