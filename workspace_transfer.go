@@ -51,8 +51,8 @@ type WorkspaceSync struct {
 	SourcePath  string `json:"source_path"` // absolute
 	Mode        string `json:"mode"`        // directory, archive or file
 	Dest        string `json:"dest"`
-	Files       int    `json:"files"`
-	Unchanged   int    `json:"unchanged"` // number of these files that the workspace already had.
+	Files       int    `json:"files"`     // number of files in the source
+	Unchanged   int    `json:"unchanged"` // number of these files that the workspace already had, so that they were not copied.
 	Directories int    `json:"directories"`
 	Symlinks    int    `json:"symlinks"`
 	Skipped     int    `json:"skipped"` // number of omitted devices, pipes and sockets.
@@ -64,8 +64,8 @@ type WorkspaceSync struct {
 }
 
 // PushWorkspaceSync copies a folder, an archive or a file from the host into a running workspace.
-// It replaces files with the same path and does not change other files. If the workspace already
-// has a file with the same content, mode and time, it leaves that file as it is. A push below
+// It replaces files with the same path and does not change other files. If possible, it leaves out
+// files that the workspace already has, with the same content, mode and time. A push below
 // /workspace happens completely or not at all. A push to another folder of the machine is not
 // atomic. Like CreateWorkspace, it omits files that git ignores. It rejects archives that contain
 // devices or paths outside of the target.

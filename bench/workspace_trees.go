@@ -71,6 +71,10 @@ func (w *workspaces) grown(k kind, s shape) error {
 	if _, err := w.run(changed, "python3", "-c", fillTree, fmt.Sprint(s.folders), fmt.Sprint(s.files), fmt.Sprint(s.size)); err != nil {
 		return err
 	}
+	twin := filepath.Join(w.dir, fmt.Sprintf("twin-%d", s.folders))
+	if _, err := host("cp", "-a", tree, twin)(); err != nil {
+		return err
+	}
 	const add = "rm -rf $GIT_DIR-new; export GIT_DIR=$GIT_DIR-new; git init -q; git -c core.fsync=none add -A; git diff --cached --stat"
 	rows := []struct {
 		name, command string
@@ -79,6 +83,7 @@ func (w *workspaces) grown(k kind, s shape) error {
 		{"list, recursive", "find", w.listingTree(id), host("find", tree, "-printf", "%p %s %m %T@\n")},
 		{"diff, nothing changed", "git status", w.comparing(id, 0), host("git", "status", "--porcelain")},
 		{"diff --stat, all files new", "git add, diff --stat", w.comparing(changed, s.folders*(s.files+1)), host("sh", "-c", add)},
+		{"sync push, nothing changed", "diff -r", w.pushing(id, tree, s.folders*s.files), host("diff", "-rq", tree, twin)},
 		{"export", "cp -r, sync", w.exporting(id), w.copying(tree, "-r")},
 		{"snapshot", "cp -al, sync", w.snapshotting(id), w.copying(tree, "-al")},
 		{"fork of a snapshot", "cp -a, sync", w.forking(id, kept), w.copying(tree, "-a")},
@@ -118,6 +123,19 @@ func (w *workspaces) comparing(id string, entries int) func() (float64, error) {
 			d, err := w.sdk.DiffWorkspace(w.ctx, pyro.DiffWorkspaceRequest{WorkspaceID: id, Stat: true})
 			if err == nil && d.Summary.Added != entries {
 				err = fmt.Errorf("%d added entries, not %d", d.Summary.Added, entries)
+			}
+			return err
+		})
+	}
+}
+
+// pushing measures a push of a folder that the workspace already has, with that number of files.
+func (w *workspaces) pushing(id, folder string, files int) func() (float64, error) {
+	return func() (float64, error) {
+		return clocked(func() error {
+			s, err := w.sdk.PushWorkspaceSync(w.ctx, pyro.PushWorkspaceSyncRequest{WorkspaceID: id, SourcePath: folder})
+			if err == nil && s.Unchanged != files {
+				err = fmt.Errorf("%d unchanged files, not %d", s.Unchanged, files)
 			}
 			return err
 		})

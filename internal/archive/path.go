@@ -38,7 +38,7 @@ func WritePath(ctx context.Context, w io.Writer, path, as string, policy Policy)
 // newWalk returns the state for writing a single path. WritePath uses the methods of a walk.
 func newWalk(ctx context.Context, w io.Writer, path string, policy Policy) *walk {
 	return &walk{
-		ctx: ctx, owners: policy.Owners, tally: tally{limits: policy.Limits.orDefaults()}, out: newStream(w, policy.Below), subject: func(string) string { return path },
+		ctx: ctx, present: policy.Present, owners: policy.Owners, tally: tally{limits: policy.Limits.orDefaults()}, out: newStream(w, policy.Below), subject: func(string) string { return path },
 	}
 }
 
@@ -70,19 +70,13 @@ func writeFile(ctx context.Context, w io.Writer, path, as string, policy Policy)
 	}
 	defer file.Close()
 	r := newWalk(ctx, w, path, policy)
-	var st, after unix.Stat_t
+	var st unix.Stat_t
 	err = unix.Fstat(int(file.Fd()), &st)
 	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
 		err = errChanged
 	}
 	if err == nil {
-		err = r.regular(int(file.Fd()), as, &st)
-	}
-	if err == nil {
-		err = unix.Fstat(int(file.Fd()), &after)
-	}
-	if err == nil && (after.Size != st.Size || after.Mtim != st.Mtim) {
-		err = errChanged
+		err = r.opened(int(file.Fd()), as, &st)
 	}
 	if err == nil {
 		err = r.out.close()
@@ -90,7 +84,7 @@ func writeFile(ctx context.Context, w io.Writer, path, as string, policy Policy)
 	if err != nil {
 		return Summary{}, at(err, path)
 	}
-	return Summary{Files: 1, Bytes: st.Size}, nil
+	return r.summary, nil
 }
 
 func writeLink(ctx context.Context, w io.Writer, path, as string, policy Policy) (Summary, error) {

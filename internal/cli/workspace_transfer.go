@@ -19,9 +19,9 @@ func newSyncPush() *cobra.Command {
 	var req pyro.PushWorkspaceSyncRequest
 	cmd := onWorkspace("push ID SOURCE", "Copy a folder, an archive or a file into a running workspace",
 		`Copy a folder, a .tar, .tar.gz or .tgz archive, or another file into a workspace. Files with the
-same path are replaced, and other files stay. Files that the workspace already has are not copied
-again. In /workspace, pyro copies all files or none. As in workspace create, files that git ignores
-are left out, unless git ignores the whole folder.`,
+same path are replaced, and other files stay. If possible, pyro copies only files that the workspace
+does not have yet. In /workspace, it copies all of them or none. As in workspace create, files that
+git ignores are left out, unless git ignores the whole folder.`,
 		"  pyro workspace sync push ws-0123456789ab ./src --dest src",
 		func(cmd *cobra.Command, args []string) error {
 			req.WorkspaceID, req.SourcePath = args[0], args[1]
@@ -29,12 +29,12 @@ are left out, unless git ignores the whole folder.`,
 				req.Progress = report
 				return p.PushWorkspaceSync(ctx, req)
 			}, func(s *pyro.WorkspaceSync) error {
-				left := ""
+				files, left := count(s.Files, "file"), ""
 				if s.Unchanged > 0 {
-					left = fmt.Sprintf(", %d unchanged", s.Unchanged)
+					files = fmt.Sprintf("%d of %s", s.Files-s.Unchanged, files)
 				}
 				if s.Skipped > 0 {
-					left += fmt.Sprintf("; %d devices, pipes and sockets left out", s.Skipped)
+					left = fmt.Sprintf("; %d devices, pipes and sockets left out", s.Skipped)
 				}
 				if s.Ignored > 0 {
 					left += fmt.Sprintf("; %d ignored by git left out, see --include-ignored", s.Ignored)
@@ -42,7 +42,7 @@ are left out, unless git ignores the whole folder.`,
 				if s.GitMissing != "" {
 					left += "\nwarning: " + quoted(s.GitMissing)
 				}
-				_, err := fmt.Printf("copied %s, %s, to %s: %d new, %d replaced%s\n", count(s.Files, "file"), size(s.Bytes), s.Dest, s.Created, s.Replaced, left)
+				_, err := fmt.Printf("copied %s, %s, to %s: %d new, %d replaced%s\n", files, size(s.Bytes), s.Dest, s.Created, s.Replaced, left)
 				return err
 			})
 		})

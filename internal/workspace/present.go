@@ -8,55 +8,84 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pyro-mcp/pyro/internal/agent/volume"
 	"github.com/pyro-mcp/pyro/internal/sparse"
+	"github.com/pyro-mcp/pyro/internal/xattr"
 )
 
 // comparer finds the files of a push that the workspace already has. It reads both files on the
-// host. The machine can write a file after it was compared. This file is then not replaced, as if
-// the machine had written it after the push.
+// host. It is not safe for concurrent use.
 type comparer struct {
-	ctx    context.Context
-	theirs *volume.Reader
-	into   string // the target of the push, relative to the workspace
-	a, b   []byte
+	there   *reader
+	into    string // the target of the push, relative to the workspace
+	found   []found
+	flushed int
+	a, b    []byte
 }
 
-func newComparer(ctx context.Context, theirs *volume.Reader, into string) *comparer {
-	return &comparer{ctx: ctx, theirs: theirs, into: into, a: make([]byte, 128<<10), b: make([]byte, 128<<10)}
+// found is a file that the workspace has, at a path relative to the workspace.
+type found struct {
+	path         string
+	inode        uint64
+	size         int64
+	mtime, ctime unix.Timespec
+}
+
+// flushesOfFiles is the maximum number of files that are flushed one by one. For more files, one
+// flush of the whole file system is faster, unless it has much other data to write.
+const flushesOfFiles = 64
+
+func newComparer(there *reader, into string) *comparer {
+	return &comparer{there: there, into: into, a: make([]byte, 128<<10), b: make([]byte, 128<<10)}
 }
 
 // present reports whether the workspace has a file at a path, with the content, mode and time of a
-// file of the host. The file must belong to root. present returns false if it can't read a file. It
-// also returns false for sparse files, because reading their holes can take long.
-func (c *comparer) present(name string, file int, st *unix.Stat_t) bool {
-	f, err := c.theirs.OpenExact(path.Join(c.into, name))
+// file of the host. The file must belong to root and have no other name. present returns false if
+// it can't read a file. It also returns false for sparse files, because reading their holes can
+// take long.
+func (c *comparer) present(ctx context.Context, name string, file int, st *unix.Stat_t) bool {
+	name = path.Join(c.into, name)
+	f, err := c.there.host.OpenExact(name)
 	if err != nil {
 		return false
 	}
 	defer f.Close()
+	fd := int(f.Fd())
 	var there unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &there); err != nil {
+	if err := unix.Fstat(fd, &there); err != nil {
 		return false
 	}
 	if there.Size != st.Size || there.Mode != st.Mode || there.Mtim != st.Mtim {
 		return false
 	}
 	// The user of pyro on the host is root in the machine.
-	if int(there.Uid) != os.Geteuid() || int(there.Gid) != os.Getegid() {
+	if int(there.Uid) != os.Geteuid() || int(there.Gid) != os.Getegid() || there.Nlink > 1 && !isShared(fd) {
 		return false
 	}
-	if _, holes, err := sparse.Of(file, st); holes || err != nil {
+	if _, holes, err := sparse.Of(file, st); holes || err != nil || !c.equal(ctx, file, fd, st.Size) {
 		return false
 	}
-	return c.equal(file, int(f.Fd()), st.Size)
+	if c.flushed++; c.flushed <= flushesOfFiles && unix.Fsync(fd) != nil {
+		return false
+	}
+	c.found = append(c.found, foundAt(name, &there))
+	return true
+}
+
+func foundAt(path string, st *unix.Stat_t) found {
+	return found{path, st.Ino, st.Size, st.Mtim, st.Ctim}
+}
+
+// isShared reports whether other trees can have the file. It then has one name in each tree.
+func isShared(fd int) bool {
+	_, err := unix.Fgetxattr(fd, xattr.Shared, nil)
+	return err == nil
 }
 
 // equal reports whether the first size bytes of two files are equal.
-func (c *comparer) equal(one, other int, size int64) bool {
+func (c *comparer) equal(ctx context.Context, one, other int, size int64) bool {
 	for at := int64(0); at < size; {
 		n := min(size-at, int64(len(c.a)))
-		if c.ctx.Err() != nil || !readAt(one, c.a[:n], at) || !readAt(other, c.b[:n], at) || !bytes.Equal(c.a[:n], c.b[:n]) {
+		if ctx.Err() != nil || !readAt(one, c.a[:n], at) || !readAt(other, c.b[:n], at) || !bytes.Equal(c.a[:n], c.b[:n]) {
 			return false
 		}
 		at += n
@@ -75,6 +104,32 @@ func readAt(fd int, b []byte, at int64) bool {
 			return false
 		}
 		b, at = b[n:], at+int64(n)
+	}
+	return true
+}
+
+// flush makes sure that all files that were found are on the disk. A program of the machine could
+// have written them just now.
+func (c *comparer) flush() error {
+	if c.flushed <= flushesOfFiles {
+		return nil
+	}
+	return os.NewSyscallError("syncfs", unix.Syncfs(int(c.there.folder.Fd())))
+}
+
+// intact reports whether the workspace still has all files that were found, unchanged.
+func (c *comparer) intact() bool {
+	for _, was := range c.found {
+		f, err := c.there.host.OpenExact(was.path)
+		if err != nil {
+			return false
+		}
+		var st unix.Stat_t
+		err = unix.Fstat(int(f.Fd()), &st)
+		f.Close()
+		if err != nil || foundAt(was.path, &st) != was {
+			return false
+		}
 	}
 	return true
 }

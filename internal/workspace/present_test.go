@@ -38,6 +38,7 @@ func TestPresent(t *testing.T) {
 		"a nanosecond later": {func(s sides) { check(t, os.Chtimes(s.there, at, at.Add(1))) }, false},
 		"missing":            {func(s sides) { check(t, os.Remove(s.there)) }, false},
 		"a link to an equal": {func(s sides) { check(t, os.Rename(s.there, s.there+"2")); check(t, os.Symlink("f2", s.there)) }, false},
+		"two names":          {func(s sides) { check(t, os.Link(s.there, s.there+"2")) }, false},
 		"a pipe":             {func(s sides) { check(t, os.Remove(s.there)); check(t, unix.Mkfifo(s.there, 0o644)) }, false},
 		"a folder":           {func(s sides) { check(t, os.Remove(s.there)); check(t, os.Mkdir(s.there, 0o755)) }, false},
 		"below a linked folder": {func(s sides) {
@@ -78,8 +79,8 @@ func TestPresent(t *testing.T) {
 			defer file.Close()
 			var st unix.Stat_t
 			check(t, unix.Fstat(int(file.Fd()), &st))
-			compare := newComparer(t.Context(), volume.NewReader(folder), "into")
-			if got := compare.present("sub/f", int(file.Fd()), &st); got != c.want {
+			compare := newComparer(&reader{host: volume.NewReader(folder), folder: folder}, "into")
+			if got := compare.present(t.Context(), "sub/f", int(file.Fd()), &st); got != c.want {
 				t.Errorf("present: %t, not %t", got, c.want)
 			}
 		})

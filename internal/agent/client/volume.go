@@ -141,7 +141,7 @@ func (b *received) conclude(failed error) error {
 // Changes counts the effects of a change.
 type Changes struct {
 	Created  int64 // new entries
-	Replaced int64 // existing entries
+	Replaced int64 // existing entries, except directories
 	Deleted  int64
 	Bytes    int64 // size of all written content
 }
