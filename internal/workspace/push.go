@@ -96,7 +96,8 @@ type push struct {
 const comparisons = 2
 
 // run copies the source. If a file changes after it was compared, for example by another push, run
-// repeats the copy. So in the end, all files are as they would be without the comparison.
+// repeats the copy. So in the end, all files are as they would be without the comparison. If the
+// repetition fails, the first copy stays.
 func (p *push) run(ctx context.Context) (summary archive.Summary, total remote.Changed, err error) {
 	for n := 0; ; n++ {
 		var compare *comparer
