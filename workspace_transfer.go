@@ -52,7 +52,7 @@ type WorkspaceSync struct {
 	Mode        string `json:"mode"`        // directory, archive or file
 	Dest        string `json:"dest"`
 	Files       int    `json:"files"`     // number of files in the source
-	Unchanged   int    `json:"unchanged"` // number of these files that the workspace already had, so that they were not copied.
+	Unchanged   int    `json:"unchanged"` // number of these files that were not copied, because they were there.
 	Directories int    `json:"directories"`
 	Symlinks    int    `json:"symlinks"`
 	Skipped     int    `json:"skipped"` // number of omitted devices, pipes and sockets.

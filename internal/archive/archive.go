@@ -82,10 +82,10 @@ type Policy struct {
 	// .git as it is. If git can't work in the copy, missing is the reason. If the function is nil,
 	// every .git is copied as it is. Archives do not use it.
 	Git func(ctx context.Context, folder string) (files GitFiles, missing string)
-	// Present reports whether the destination already has a file of the host, with the same content
-	// and attributes. Such a file is counted, but not written. file is open for reading. Present is
-	// not called for files with several names. If the function is nil, all files are written.
-	// Archives do not use it.
+	// Present reports whether the destination already has a file of the host, with the same
+	// content, mode and time. Such a file is counted, but not written. file is open for reading.
+	// Present is not called for files with several names. If the function is nil, all files are
+	// written. Archives do not use it.
 	Present func(path string, file int, st *unix.Stat_t) bool
 }
 

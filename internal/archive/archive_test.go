@@ -90,12 +90,7 @@ func read(t testing.TB, stream []byte) (entries []entry, content map[string]stri
 	t.Helper()
 	content = map[string]string{}
 	kinds := map[string]byte{".": tar.TypeDir}
-	for r := tar.NewReader(bytes.NewReader(stream)); ; {
-		h, err := r.Next()
-		if err == io.EOF {
-			break
-		}
-		check(t, err)
+	eachEntry(t, stream, func(h *tar.Header, r io.Reader) {
 		name := strings.TrimSuffix(h.Name, "/")
 		if _, again := kinds[name]; again || name != path.Clean(name) || !fs.ValidPath(strings.ToValidUTF8(name, "?")) || (name != h.Name) != (h.Typeflag == tar.TypeDir) {
 			t.Errorf("%q: duplicate, or not a clean name", h.Name)
@@ -126,8 +121,21 @@ func read(t testing.TB, stream []byte) (entries []entry, content map[string]stri
 			t.Errorf("%q: %+v", h.Name, h)
 		}
 		entries = append(entries, *h)
-	}
+	})
 	return entries, content
+}
+
+// eachEntry calls a function for each entry of a stream.
+func eachEntry(t testing.TB, stream []byte, entry func(h *tar.Header, content io.Reader)) {
+	t.Helper()
+	for r := tar.NewReader(bytes.NewReader(stream)); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			return
+		}
+		check(t, err)
+		entry(h, r)
+	}
 }
 
 // seed writes the source at path as a tar stream.

@@ -30,11 +30,7 @@ func (f *folder) Close() error { return f.top.Close() }
 
 // WriteTar walks the directory and writes its entries.
 func (f *folder) WriteTar(ctx context.Context, w io.Writer, policy Policy) (Summary, error) {
-	r := &walk{
-		ctx: ctx, ignored: policy.Ignored, git: policy.Git, present: policy.Present, owners: policy.Owners,
-		tally: tally{limits: policy.Limits.orDefaults()}, out: newStream(w, policy.Below), first: map[inode]string{},
-	}
-	r.subject = func(path string) string { return filepath.Join(f.top.Name(), path) }
+	r := newWalk(ctx, w, policy, func(path string) string { return filepath.Join(f.top.Name(), path) })
 	if err := tree.Walk(ctx, f.top, r); err != nil {
 		return Summary{}, err
 	}
@@ -61,6 +57,15 @@ type walk struct {
 }
 
 type inode struct{ dev, ino uint64 }
+
+// newWalk returns the state for writing a directory or a single path. subject returns the host path
+// of an entry.
+func newWalk(ctx context.Context, w io.Writer, policy Policy, subject func(path string) string) *walk {
+	return &walk{
+		ctx: ctx, ignored: policy.Ignored, git: policy.Git, present: policy.Present, owners: policy.Owners,
+		tally: tally{limits: policy.Limits.orDefaults()}, subject: subject, out: newStream(w, policy.Below), first: map[inode]string{},
+	}
+}
 
 // Choose removes ignored entries from content, and a .git that other files replace.
 func (r *walk) Choose(ctx context.Context, in *tree.Folder, content []tree.Entry) []tree.Entry {

@@ -2,7 +2,6 @@ package archive
 
 import (
 	"archive/tar"
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -45,16 +44,11 @@ func TestGitFolderIsReplaced(t *testing.T) {
 		t.Errorf("%+v", summary)
 	}
 	var got []string
-	for in := tar.NewReader(bytes.NewReader(stream)); ; {
-		h, err := in.Next()
-		if err == io.EOF {
-			break
-		}
-		check(t, err)
-		text, err := io.ReadAll(in)
+	eachEntry(t, stream, func(h *tar.Header, content io.Reader) {
+		text, err := io.ReadAll(content)
 		check(t, err)
 		got = append(got, h.Name+"="+string(text))
-	}
+	})
 	want := []string{
 		".git/=", ".git/HEAD=main", ".git/refs/=", ".git/objects/=", ".git/objects/pack/=", ".git/objects/pack/p=objects", "a=a",
 		"below/=", "below/.git/=", "below/.git/HEAD=own", "tree/=", "tree/.git=gitdir: relative",

@@ -35,13 +35,6 @@ func WritePath(ctx context.Context, w io.Writer, path, as string, policy Policy)
 	return Summary{}, fault.New(fault.Unsupported, opOpen, path, "it is a device, a FIFO or a socket")
 }
 
-// newWalk returns the state for writing a single path. WritePath uses the methods of a walk.
-func newWalk(ctx context.Context, w io.Writer, path string, policy Policy) *walk {
-	return &walk{
-		ctx: ctx, present: policy.Present, owners: policy.Owners, tally: tally{limits: policy.Limits.orDefaults()}, out: newStream(w, policy.Below), subject: func(string) string { return path },
-	}
-}
-
 func writeFolder(ctx context.Context, w io.Writer, path string, policy Policy) (Summary, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -53,7 +46,7 @@ func writeFolder(ctx context.Context, w io.Writer, path string, policy Policy) (
 	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
 		return Summary{}, fault.Wrap(err, opRead, path)
 	}
-	top := newWalk(ctx, w, path, policy)
+	top := newWalk(ctx, w, policy, func(string) string { return path })
 	if err := top.entry(tar.TypeDir, ".", "", &st); err != nil {
 		return Summary{}, err
 	}
@@ -69,7 +62,7 @@ func writeFile(ctx context.Context, w io.Writer, path, as string, policy Policy)
 		return Summary{}, fault.Wrap(cause(err), opOpen, path)
 	}
 	defer file.Close()
-	r := newWalk(ctx, w, path, policy)
+	r := newWalk(ctx, w, policy, func(string) string { return path })
 	var st unix.Stat_t
 	err = unix.Fstat(int(file.Fd()), &st)
 	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
@@ -88,7 +81,7 @@ func writeFile(ctx context.Context, w io.Writer, path, as string, policy Policy)
 }
 
 func writeLink(ctx context.Context, w io.Writer, path, as string, policy Policy) (Summary, error) {
-	r := newWalk(ctx, w, path, policy)
+	r := newWalk(ctx, w, policy, func(string) string { return path })
 	var st unix.Stat_t
 	err := unix.Lstat(path, &st)
 	target := ""

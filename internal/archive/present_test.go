@@ -2,7 +2,6 @@ package archive
 
 import (
 	"archive/tar"
-	"bytes"
 	"io"
 	"os"
 	"path/filepath"
@@ -40,14 +39,7 @@ func TestPresent(t *testing.T) {
 		t.Errorf("got %+v, want %+v", summary, want)
 	}
 	var names []string
-	for r := tar.NewReader(bytes.NewReader(stream)); ; {
-		h, err := r.Next()
-		if err == io.EOF {
-			break
-		}
-		check(t, err)
-		names = append(names, h.Name)
-	}
+	eachEntry(t, stream, func(h *tar.Header, _ io.Reader) { names = append(names, h.Name) })
 	if want := []string{"into/b", "into/link", "into/twice", "into/sub/", "into/sub/twice"}; !slices.Equal(names, want) {
 		t.Errorf("the archive has %q, not %q", names, want)
 	}

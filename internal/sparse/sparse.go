@@ -84,7 +84,7 @@ func search(fd int, size int64) (data Ranges, holes bool, err error) {
 	if size < scanned {
 		return nil, false, nil
 	}
-	file := fdReader(fd)
+	file := Descriptor(fd)
 	found := 0
 	block := make([]byte, Block)
 	for i := range int64(samples) {
@@ -105,10 +105,11 @@ func search(fd int, size int64) (data Ranges, holes bool, err error) {
 	return data, err == nil && data.Bytes() < size, err
 }
 
-// fdReader reads a descriptor without changing its offset.
-type fdReader int
+// Descriptor reads an open file without changing its offset.
+type Descriptor int
 
-func (fd fdReader) ReadAt(b []byte, at int64) (n int, err error) {
+// ReadAt implements [io.ReaderAt].
+func (fd Descriptor) ReadAt(b []byte, at int64) (n int, err error) {
 	for n < len(b) {
 		m, err := unix.Pread(int(fd), b[n:], at+int64(n))
 		switch {

@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pyro-mcp/pyro/internal/disk/tree"
 	"github.com/pyro-mcp/pyro/internal/sparse"
-	"github.com/pyro-mcp/pyro/internal/xattr"
 )
 
 // comparer finds the files of a push that the workspace already has. It reads both files on the
@@ -30,8 +30,8 @@ type found struct {
 	mtime, ctime unix.Timespec
 }
 
-// flushesOfFiles is the maximum number of files that are flushed one by one. For more files, one
-// flush of the whole file system is faster, unless it has much other data to write.
+// flushesOfFiles is the maximum number of files that are flushed one by one. More files are flushed
+// with their whole file system, which can have much other data to write.
 const flushesOfFiles = 64
 
 func newComparer(there *reader, into string) *comparer {
@@ -58,7 +58,7 @@ func (c *comparer) present(ctx context.Context, name string, file int, st *unix.
 		return false
 	}
 	// The user of pyro on the host is root in the machine.
-	if int(there.Uid) != os.Geteuid() || int(there.Gid) != os.Getegid() || there.Nlink > 1 && !isShared(fd) {
+	if int(there.Uid) != os.Geteuid() || int(there.Gid) != os.Getegid() || there.Nlink > 1 && !tree.IsMarked(fd) {
 		return false
 	}
 	if _, holes, err := sparse.Of(file, st); holes || err != nil || !c.equal(ctx, file, fd, st.Size) {
@@ -75,35 +75,18 @@ func foundAt(path string, st *unix.Stat_t) found {
 	return found{path, st.Ino, st.Size, st.Mtim, st.Ctim}
 }
 
-// isShared reports whether other trees can have the file. It then has one name in each tree.
-func isShared(fd int) bool {
-	_, err := unix.Fgetxattr(fd, xattr.Shared, nil)
-	return err == nil
-}
-
 // equal reports whether the first size bytes of two files are equal.
 func (c *comparer) equal(ctx context.Context, one, other int, size int64) bool {
 	for at := int64(0); at < size; {
 		n := min(size-at, int64(len(c.a)))
-		if ctx.Err() != nil || !readAt(one, c.a[:n], at) || !readAt(other, c.b[:n], at) || !bytes.Equal(c.a[:n], c.b[:n]) {
+		_, err := sparse.Descriptor(one).ReadAt(c.a[:n], at)
+		if err == nil {
+			_, err = sparse.Descriptor(other).ReadAt(c.b[:n], at)
+		}
+		if err != nil || ctx.Err() != nil || !bytes.Equal(c.a[:n], c.b[:n]) {
 			return false
 		}
 		at += n
-	}
-	return true
-}
-
-// readAt fills b with the content of a file at an offset, and reports whether that was possible.
-func readAt(fd int, b []byte, at int64) bool {
-	for len(b) > 0 {
-		n, err := unix.Pread(fd, b, at)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil || n == 0 {
-			return false
-		}
-		b, at = b[n:], at+int64(n)
 	}
 	return true
 }

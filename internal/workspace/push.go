@@ -36,8 +36,8 @@ type Pushed struct {
 // ignores. dest is relative to /workspace, or absolute. A push below /workspace happens completely
 // or not at all; a push to another folder is not atomic.
 //
-// If the host can read the files of the workspace, Push compares them, except with an archive. It
-// then does not write files that the workspace already has.
+// Push leaves out files that the workspace already has, if the host can read them. It copies all
+// files of an archive.
 func (m *Manager) Push(ctx context.Context, id, source, dest string, all bool, report progress.Func) (Pushed, error) {
 	into, err := Inside(dest)
 	at, invalid := Anywhere(dest)

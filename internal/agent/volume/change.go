@@ -57,7 +57,7 @@ type change struct {
 
 // Counts counts the effects of a change.
 type Counts struct {
-	Created, Replaced, Deleted int64 // files, directories and links. Existing directories are merged, not replaced.
+	Created, Replaced, Deleted int64 // files, directories and links. Merged directories do not count.
 	Bytes                      int64 // of content
 }
 

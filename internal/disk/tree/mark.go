@@ -98,7 +98,7 @@ func (f *folderCopy) markUnwritten(name string) (bool, error) {
 
 // findMark finds out whether all files in the folder of the source are marked.
 func (f *folderCopy) findMark() {
-	f.allMarked = f.sharing.Marked && f.sharing.Constant && isMarked(f.from.fd)
+	f.allMarked = f.sharing.Marked && f.sharing.Constant && IsMarked(f.from.fd)
 }
 
 // markFolders marks the folder of the source and of the copy if all of their files are marked.
@@ -130,7 +130,8 @@ func (c *copier) checkMark(err error) {
 	}
 }
 
-func isMarked(fd int) bool {
+// IsMarked reports whether an open file has the mark of files that trees can share.
+func IsMarked(fd int) bool {
 	_, err := unix.Fgetxattr(fd, xattr.Shared, nil)
 	return err == nil
 }
@@ -152,7 +153,7 @@ func unmark(folder int, name string) error {
 		return err
 	}
 	defer unix.Close(fd)
-	if !isMarked(fd) {
+	if !IsMarked(fd) {
 		return nil
 	}
 	var st unix.Stat_t

@@ -160,7 +160,7 @@ func remake(name, text string) error {
 	if err != nil {
 		return err
 	}
-	if isMarked(int(f.Fd())) {
+	if IsMarked(int(f.Fd())) {
 		return f.Close()
 	}
 	return writeOften(f, text)
@@ -172,7 +172,7 @@ func writeUnlessMarked(name, text string) error {
 	if err != nil {
 		return err
 	}
-	if isMarked(int(f.Fd())) {
+	if IsMarked(int(f.Fd())) {
 		f.Close()
 		if err := os.WriteFile(name+".new", []byte(text), 0o644); err != nil {
 			return err
