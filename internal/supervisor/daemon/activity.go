@@ -84,7 +84,7 @@ func (a *activity) arm(after time.Duration) {
 	}
 }
 
-// setTTL changes the time to live. The change counts as a use.
+// setTTL changes the time to live; 0 means no limit. The change counts as a use.
 func (a *activity) setTTL(after time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -93,10 +93,25 @@ func (a *activity) setTTL(after time.Duration) {
 		return
 	}
 	a.used()
-	if a.ttl.timer == nil {
+	switch {
+	case after == 0:
+		a.ttl.remove()
+	case a.ttl.timer == nil:
 		a.ttl.timer = time.AfterFunc(after, func() { a.check(&a.ttl) })
-	} else {
+	default:
 		a.ttl.timer.Reset(after)
+	}
+}
+
+// remove removes the limit, also if it has just been reached. The caller holds mu.
+func (l *limit) remove() {
+	if l.timer != nil {
+		l.timer.Stop()
+		l.timer = nil
+	}
+	select {
+	case <-l.over:
+	default:
 	}
 }
 
@@ -107,6 +122,7 @@ func (a *activity) check(l *limit) {
 	defer a.mu.Unlock()
 	left := time.Until(a.last.Add(l.after))
 	switch {
+	case l.timer == nil: // the limit was removed
 	case a.busy > 0:
 		l.timer.Reset(l.after)
 	case left > 0:

@@ -164,6 +164,28 @@ func TestIdleMachinesWriteNothing(t *testing.T) {
 	})
 }
 
+// TestRemovedTimeToLive checks that a machine without a time to live never expires.
+func TestRemovedTimeToLive(t *testing.T) {
+	for name, before := range map[string]time.Duration{"there was one": time.Minute, "there was none": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newActivity(before, 0, (&notes{began: time.Now()}).note)
+				defer a.close()
+				end := a.begin()
+				a.setTTL(0)
+				end()
+				time.Sleep(24 * time.Hour)
+				if synctest.Wait(); over(a) {
+					t.Error("its time was over")
+				}
+				if _, expires := a.times(); !expires.IsZero() {
+					t.Errorf("it expires at %v", expires)
+				}
+			})
+		})
+	}
+}
+
 func TestChangedTimeToLive(t *testing.T) {
 	for name, before := range map[string]time.Duration{"shorter": time.Hour, "longer": 10 * time.Second, "the first": 0} {
 		t.Run(name, func(t *testing.T) {
