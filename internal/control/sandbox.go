@@ -71,6 +71,9 @@ type buildFunc func(ctx context.Context, h Host, b store.Sandbox) error
 // add records a new sandbox of the actor's team and creates it on its host. A repeated call with
 // the same key returns the sandbox of the first call that succeeded.
 func (c *Control) add(ctx context.Context, by Actor, n store.NewSandbox, build buildFunc) (store.Sandbox, error) {
+	if _, err := c.host(n.Sandbox); err != nil { // the server of that host could not know that the creation has failed
+		return n.Sandbox, err
+	}
 	for {
 		n.ID, n.TeamID, n.Wanted, n.Status, n.CreatedBy = store.NewID(store.SandboxPrefix), by.TeamID, store.WantRunning, store.StatusPending, by.ID
 		n.CreatedAt = c.clock().UTC()

@@ -34,6 +34,11 @@ func TestSharedDatabase(t *testing.T) {
 		_, err = other.ResumeSandbox(ctx, w.by, b.ID)
 		w.wants("resume a sandbox of another host", err, fault.Unavailable)
 		w.wants("delete a sandbox of another host", other.DeleteSandbox(ctx, w.by, b.ID), fault.Unavailable)
+		_, err = other.ForkSandbox(ctx, w.by, b.ID, Fork{})
+		w.wants("fork a sandbox of another host", err, fault.Unavailable)
+		if all, err := w.Sandboxes(ctx, w.by); err != nil || len(all) != 1 {
+			t.Errorf("after a fork that failed: %+v, %v", all, err)
+		}
 		w.consistent()
 		made, err := other.CreateSandbox(ctx, w.by, Create{Template: "minimal", VCPUs: 1, MemoryMB: 512, DiskMB: 1024})
 		if err != nil || made.HostID == b.HostID || made.Status != statusRunning {
