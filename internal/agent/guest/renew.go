@@ -70,16 +70,20 @@ func (e *execEnv) removeKeys(root int, m *agentv1.RenewRequest) error {
 	return nil
 }
 
-// identify writes the machine ID, host name and name servers to files of the machine's root.
+// identify writes the machine ID, host name and name servers to files of the machine's root. It
+// leaves out files that programs of the machine have made unusable, because otherwise the machine
+// could never start again.
 func identify(root int, m *agentv1.RenewRequest) error {
-	hosts, err := volume.ReadSmall(root, "/etc/hosts")
-	if err != nil {
-		return err
-	}
 	files := []struct{ path, content string }{
 		{"/etc/machine-id", m.MachineId + "\n"},
 		{"/etc/hostname", m.Hostname + "\n"},
-		{"/etc/hosts", withName(hosts, m.Hostname)},
+	}
+	hosts, err := volume.ReadSmall(root, "/etc/hosts")
+	switch {
+	case err == nil:
+		files = append(files, struct{ path, content string }{"/etc/hosts", withName(hosts, m.Hostname)})
+	case !unusable(err):
+		return err
 	}
 	// In most environments this file is a link to /etc/machine-id, or missing.
 	if dbus, err := volume.ReadSmall(root, dbusMachineID); err == nil && dbus != "" {
@@ -88,17 +92,24 @@ func identify(root int, m *agentv1.RenewRequest) error {
 	if text, err := volume.ReadSmall(root, resolvConf); m.Network != nil && (err != nil || text != nameServers(m.Network.Dns)) {
 		// This file is often a link to a resolver's file in /run, which is still empty at this
 		// point.
-		if err := volume.Unlink(root, resolvConf); err != nil {
+		if err := volume.Unlink(root, resolvConf); err != nil && !unusable(err) {
 			return err
 		}
 		files = append(files, struct{ path, content string }{resolvConf, nameServers(m.Network.Dns)})
 	}
 	for _, f := range files {
-		if err := volume.WriteSmall(root, f.path, f.content); err != nil {
+		if err := volume.WriteSmall(root, f.path, f.content); err != nil && !unusable(err) {
 			return fmt.Errorf("write %s: %w", f.path, err)
 		}
 	}
 	return nil
+}
+
+// unusable reports whether an error means that a path can't be read or written as a small file. The
+// causes are a directory, a pipe, a loop of links, a size of many megabytes, and the attributes of
+// chattr(1).
+func unusable(err error) bool {
+	return slices.ContainsFunc([]error{unix.EISDIR, unix.ENXIO, unix.ENODEV, unix.ELOOP, unix.EFBIG, unix.EPERM, unix.EACCES}, func(e error) bool { return errors.Is(err, e) })
 }
 
 // Files that identify writes only in some machines.

@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxSmall is the maximum size of a small file, in bytes.
-const maxSmall = 64 << 10
+// maxSmall is the maximum size of a small file, in bytes. Lists of hosts to block have some
+// megabytes.
+const maxSmall = 16 << 20
 
 // ReadSmall reads a small file below root. It returns "" if the file is missing or is not a regular
 // file.
@@ -31,8 +32,11 @@ func ReadSmall(root int, name string) (string, error) {
 }
 
 // WriteSmall writes a small file below root, if its directory exists. It uses a single write, and
-// does not flush the file.
+// does not flush the file. If the file already has the content, WriteSmall does nothing.
 func WriteSmall(root int, name, content string) error {
+	if present, err := ReadSmall(root, name); err == nil && present == content && content != "" {
+		return nil
+	}
 	f, err := OpenIn(root, name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NONBLOCK|unix.O_NOCTTY, 0o644)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 		return nil // an environment without this directory does not need the file
