@@ -13,13 +13,26 @@ import (
 // OpenIn opens an absolute path below root. It resolves links and ".." as for processes inside
 // root, and never leaves root.
 func OpenIn(root int, name string, flags int, mode uint32) (*os.File, error) {
-	fd, err := unix.Openat2(root, name, &unix.OpenHow{
+	fd, err := openat2(root, name, &unix.OpenHow{
 		Flags: uint64(flags | unix.O_CLOEXEC), Mode: uint64(mode), Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
 	})
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: name, Err: err}
 	}
 	return os.NewFile(uintptr(fd), name), nil
+}
+
+// maxRetries is how often openat2 calls the kernel. The kernel returns EAGAIN if a concurrent
+// rename could affect a ".." in the path.
+const maxRetries = 100
+
+func openat2(folder int, name string, how *unix.OpenHow) (fd int, err error) {
+	for range maxRetries {
+		if fd, err = unix.Openat2(folder, name, how); err != unix.EAGAIN && err != unix.EINTR {
+			break
+		}
+	}
+	return fd, err
 }
 
 // CheckPath returns an error unless name is a valid absolute path of at most [listing.MaxPath]

@@ -42,10 +42,6 @@ func CheckRelative(name string) error {
 	return nil
 }
 
-// maxRetries is how often openBelow calls openat2. openat2 returns EAGAIN if a concurrent rename
-// could affect a ".." in the path.
-const maxRetries = 100
-
 // openBeneath opens a path in the workspace. It never leaves the workspace.
 func (r *Reader) openBeneath(name string, flags int, resolve uint64) (*os.File, error) {
 	fd, err := r.openFD(name, flags, resolve)
@@ -65,12 +61,7 @@ func openBelow(folder int, name string, flags int, resolve uint64) (fd int, err 
 	if at == "" {
 		at = "."
 	}
-	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: resolve | unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS}
-	for range maxRetries {
-		if fd, err = unix.Openat2(folder, at, &how); err != unix.EAGAIN && err != unix.EINTR {
-			break
-		}
-	}
+	fd, err = openat2(folder, at, &unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: resolve | unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS})
 	if err == unix.EXDEV {
 		return -1, &os.PathError{Op: "open", Path: name, Err: ErrLeadsOut}
 	}

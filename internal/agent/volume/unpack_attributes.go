@@ -66,11 +66,8 @@ func (u *unpacker) setOwner(h *tar.Header, chown func(uid, gid int) error, stat 
 	return nil
 }
 
-// setTime sets the modification time of a directory entry. A time of 0 leaves it unchanged.
+// setTime sets the modification time of a directory entry.
 func setTime(dir int, name string, h *tar.Header) error {
 	at := unix.Timespec{Sec: h.ModTime.Unix(), Nsec: int64(h.ModTime.Nanosecond())}
-	if at.Sec == 0 && at.Nsec == 0 {
-		return nil
-	}
 	return os.NewSyscallError("utimensat", unix.UtimesNanoAt(dir, name, []unix.Timespec{{Nsec: unix.UTIME_OMIT}, at}, unix.AT_SYMLINK_NOFOLLOW))
 }

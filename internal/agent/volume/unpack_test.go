@@ -71,6 +71,31 @@ func archived(t testing.TB, entries ...entry) []byte {
 	return b.Bytes()
 }
 
+// TestUnpackEarliestTime checks that 0 is a time like any other. Archives that must be equal for
+// equal content have it.
+func TestUnpackEarliestTime(t *testing.T) {
+	dir := t.TempDir()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range []tar.Header{{Typeflag: tar.TypeDir, Name: "d/", Mode: 0o755}, {Typeflag: tar.TypeReg, Name: "d/f", Mode: 0o644}, {Typeflag: tar.TypeSymlink, Name: "l", Linkname: "d"}} {
+		h.Uid, h.Gid, h.ModTime = os.Getuid(), os.Getgid(), time.Unix(0, 0)
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Unpack(t.Context(), rootOf(t, dir), "/", &b, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"d", "d/f", "l"} {
+		if info, err := os.Lstat(filepath.Join(dir, name)); err != nil || !info.ModTime().Equal(time.Unix(0, 0)) {
+			t.Errorf("%s: %v, %v", name, info.ModTime(), err)
+		}
+	}
+}
+
 // noTemporary checks that no temporary files remain.
 func noTemporary(t testing.TB, dir string) {
 	t.Helper()
