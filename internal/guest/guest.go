@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 
 	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/fault"
@@ -114,6 +115,10 @@ func (p *Program) Install(folder string) (string, error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", fault.Wrap(err, "install guest agent", folder)
 	}
+	// A process that was forked while the file is open for writing has it open until its exec. The
+	// program can't be started until then.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	err = durable.Replacement{Mode: 0o555, Temp: ".pyro-guest-*", Unflushed: true}.Write(path, b)
 	return path, fault.Wrap(err, "install guest agent", path)
 }
