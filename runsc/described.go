@@ -187,6 +187,7 @@ var checks = map[string]bool{
 	"open": true, "openat": true, "openat2": true, "creat": true, "truncate": true, "access": true, "faccessat": true, "faccessat2": true,
 	"chmod": true, "fchmodat": true, "fchmodat2": true, "utime": true, "utimes": true, "futimesat": true, "utimensat": true,
 	"getxattr": true, "setxattr": true, "removexattr": true, "listxattr": true,
+	"lgetxattr": true, "lsetxattr": true, "lremovexattr": true, "llistxattr": true,
 }
 
 // checked wraps the system call fn. If permissions are missing, it calls fn again, because the

@@ -86,6 +86,10 @@ func (s suite) twoNames(t *testing.T) {
 		{"chmod 606 one", asOther + "touch two && echo touched", "touched"},
 		{"chown 7 one", asOther + "chmod 640 two && stat -c %a two", "640"},
 		{"chmod 705 one", asOther + "./two", "./two"},
+		{
+			`python3 -c "import os; os.setxattr('one', 'user.x', b'y')"; chmod 604 one`,
+			asOther + `python3 -c "import os; print(os.getxattr('two', 'user.x', follow_symlinks=False))"`, "b'y'",
+		},
 	} {
 		g.shell(t, "cd \"$PYRO_WORKSPACE\"; rm -f *; echo '#!/bin/echo' >one; chmod 600 one; ln one two; ln -s one link; ln link other-link; sync")
 		if p, ok := g.Machine.(machine.Pauser); ok {
