@@ -81,8 +81,8 @@ func TestLiveForks(t *testing.T) {
 	}
 	count := number("PYRO_TEST_FORKS", few)
 	running := strings.Replace(counting, "sleep 0.05", "sleep 0.5", 1) + drawing + naming
-	if count > few { // too many forks to check one after the other
-		running = strings.Replace(counting, "sleep 0.05", "sleep 1", 1) + slowedDown(drawing+naming, float64(count)/float64(few))
+	if count > few { // the programs must leave processor time for the checks
+		running = strings.Replace(counting, "sleep 0.05", "sleep 2", 1) + slowedDown(drawing+naming, 2*float64(count)/float64(few))
 	}
 	p.shell(id, "mkdir -p /etc/ssh; echo key >/etc/ssh/ssh_host_x_key; cat /proc/sys/kernel/random/boot_id >/dev/null; "+running)
 	shell := p.openShell(id)

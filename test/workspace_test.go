@@ -84,7 +84,7 @@ func (p *program) create(args ...string) string {
 // shell runs a line in a workspace and returns the output. If the line fails, the test fails.
 func (p *program) shell(id, line string) string {
 	p.t.Helper()
-	return p.must("workspace", "exec", id, "--timeout-seconds=120", "--", "sh", "-c", line)
+	return p.must("workspace", "exec", id, fmt.Sprintf("--timeout-seconds=%.0f", testenv.Patience.Seconds()), "--", "sh", "-c", line)
 }
 
 // tree creates a folder that can be the seed of a workspace.
