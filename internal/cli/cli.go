@@ -136,7 +136,8 @@ Exit codes:
   2 bad usage, argument   7 out of space or quota   130 interrupted
   3 not found             8 not supported
   4 already exists        9 a requirement is missing
-  pyro run and pyro workspace exec exit with the code of the command: see their help.
+  pyro run, pyro workspace exec and pyro workspace wait exit with the code of the command: see
+  their help.
 {{end}}`
 
 // usage returns an error that reports wrong usage of a command.

@@ -29,9 +29,9 @@ type hostAgent struct {
 func (h *hostAgent) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&h.environment, "environment", hostagent.DefaultEnvironment, "`ENVIRONMENT` of the template minimal")
-	f.StringVar(&h.network, "network-policy", string(pyro.NetworkEgress), "network policy of sandboxes: off or `egress`")
+	f.StringVar(&h.network, "network-policy", string(pyro.NetworkEgress), "network `POLICY` of sandboxes: off or egress")
 	completeFlag(cmd, "network-policy", []string{string(pyro.NetworkOff), string(pyro.NetworkEgress)})
-	f.StringVar(&h.logLevel, "log-level", "info", "level of the log on stderr: debug, `info`, warn or error")
+	f.StringVar(&h.logLevel, "log-level", "info", "`LEVEL` of the log on stderr: debug, info, warn or error")
 	completeFlag(cmd, "log-level", []string{"debug", "info", "warn", "error"})
 }
 

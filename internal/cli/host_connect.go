@@ -70,7 +70,7 @@ func hostChange(verb, short, long, example string, names []string, change agenth
 		},
 	}
 	s.flags(cmd)
-	cmd.Flags().StringVar(&scope, "scope", "", "for claude-code: `user` for all your projects, or project for .mcp.json of this one (default user)")
+	cmd.Flags().StringVar(&scope, "scope", "", "for claude-code, the `SCOPE`: user for all your projects, or project for .mcp.json of this one (default user)")
 	return cmd
 }
 

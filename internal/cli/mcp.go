@@ -84,9 +84,9 @@ With --transport http there is a project only if --project-path names it.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&profile, "profile", string(operations.ProfileWorkspaceFull), "profile: vm-run, `workspace-core`, workspace-full or pty")
+	f.StringVar(&profile, "profile", string(operations.ProfileWorkspaceFull), "`PROFILE` of the tools: vm-run, workspace-core, workspace-full or pty")
 	completeFlag(cmd, "profile", append(slices.Clone(operations.Profiles), profilePTY))
-	f.StringVar(&transport, "transport", "stdio", "transport: `stdio` or http")
+	f.StringVar(&transport, "transport", "stdio", "`TRANSPORT`: stdio or http")
 	f.StringVar(&listen, "listen", "127.0.0.1:0", "with http: listen on this loopback `ADDRESS:PORT`; port 0: a free port")
 	f.StringVar(&tokenFile, "token-file", "", "with http: read the bearer token from the file at this `PATH`")
 	source.flags(f)
@@ -134,7 +134,7 @@ func (s workspaceServer) Close() error { return errors.Join(s.Server.Close(), s.
 
 // profileFlag adds --profile to a command.
 func profileFlag(cmd *cobra.Command, profile *string, byDefault operations.Profile) {
-	cmd.Flags().StringVar(profile, "profile", string(byDefault), "profile: vm-run, `workspace-core` or workspace-full")
+	cmd.Flags().StringVar(profile, "profile", string(byDefault), "`PROFILE` of the tools: vm-run, workspace-core or workspace-full")
 	completeFlag(cmd, "profile", operations.Profiles)
 }
 

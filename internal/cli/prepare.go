@@ -43,7 +43,7 @@ pyro doctor --environment ENV says if an environment is warm, cold or stale.`,
 	f := cmd.Flags()
 	f.BoolVar(&req.Network, "network", false, "prepare for machines with a network")
 	f.BoolVar(&req.Force, "force", false, "make everything again")
-	f.StringVar(&isolation, "isolation", "", "isolation of the machines: `auto`, kvm, gvisor or tcg (default: $PYRO_ISOLATION, else auto)")
+	f.StringVar(&isolation, "isolation", "", "isolation `LEVEL` of the machines: auto, kvm, gvisor or tcg (default: $PYRO_ISOLATION, else auto)")
 	jsonFlag(cmd)
 	completeFlag(cmd, "isolation", pyro.Isolations)
 	return cmd
@@ -71,7 +71,7 @@ func printPrepared(r *pyro.PrepareResult) error {
 		return err
 	}
 	if r.EmulatedReason != "" {
-		fmt.Fprintln(os.Stderr, "pyro: note: the processor is emulated and about ten times slower:", r.EmulatedReason)
+		fmt.Fprintln(os.Stderr, "pyro: note: the processor is emulated and at least ten times slower:", r.EmulatedReason)
 	}
 	return nil
 }

@@ -130,7 +130,7 @@ func run(ctx context.Context, o runOptions, environment string, argv []string) e
 			fmt.Fprintln(os.Stderr, "pyro: warning: host_compat: nothing isolates this command from the host:", start.HostCompatReason)
 		}
 		if start.EmulatedReason != "" && !o.quiet {
-			fmt.Fprintln(os.Stderr, "pyro: note: the processor is emulated and about ten times slower:", start.EmulatedReason)
+			fmt.Fprintln(os.Stderr, "pyro: note: the processor is emulated and at least ten times slower:", start.EmulatedReason)
 		}
 		if start.UnlimitedReason != "" && !o.quiet {
 			fmt.Fprintln(os.Stderr, "pyro: note: --vcpu-count and --mem-mib are not enforced:", start.UnlimitedReason)

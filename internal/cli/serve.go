@@ -40,8 +40,9 @@ func newServe() *cobra.Command {
 		Long: `Serve sandboxes of this host over HTTP, to programs with an API key and to people with a web page.
 docs/serve.md shows how to use it, and docs/api.md describes the API.
 
-At the first start, pyro makes a team and an API key, and writes the key to --api-key-file. The
-records are in a SQLite database in the state folder, or in the PostgreSQL database of --database.
+At the first start, pyro creates a team. If the file of --api-key-file does not exist, pyro creates
+an API key and writes it to the file. The records are in a SQLite database in the state folder, or
+in the PostgreSQL database of --database.
 
 Sandboxes keep running when the server ends, even if it is killed. The next start finishes
 interrupted requests.`,
@@ -51,7 +52,7 @@ interrupted requests.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&s.keyFile, "api-key-file", "", "write the first API key to the file at this `PATH`, if the file does not exist")
+	f.StringVar(&s.keyFile, "api-key-file", "", "create an API key and write it to the file at this `PATH`, if the file does not exist")
 	f.StringVar(&s.database, "database", "", "`DATABASE`: the path of a SQLite file, or postgres://USER:PASSWORD@HOST:PORT/DATABASE; default control.db in the state folder")
 	f.StringVar(&s.hostName, "host-name", "", "`NAME` of this host in the database; the default is the host name of the system")
 	f.StringVar(&s.metricsFile, "metrics-token-file", "", "serve /metrics for clients with the bearer token in the file at this `PATH`; if the file does not exist, write a new token to it")

@@ -25,7 +25,7 @@ creation), snapshots and a history of commands. A workspace keeps running when p
 of its ID.
 
   pyro workspace create debian:12 --seed-path . --id-only   create a workspace from a folder
-  pyro workspace exec ID -- make test                       run a command in /workspace
+  pyro workspace exec ID -- python3 -m unittest             run a command in /workspace
   pyro workspace diff ID                                    show the changes since the creation
   pyro workspace summary ID                                 summarize the activity
   pyro workspace export ID /workspace/out --output ./out    copy files to this host
@@ -214,6 +214,6 @@ func warnIsolation(w *pyro.Workspace) {
 		fmt.Fprintln(os.Stderr, "pyro: warning: host_compat: nothing isolates this workspace from the host:", w.HostCompatReason)
 	}
 	if w.EmulatedReason != "" {
-		fmt.Fprintln(os.Stderr, "pyro: note: the processor is emulated and about ten times slower:", w.EmulatedReason)
+		fmt.Fprintln(os.Stderr, "pyro: note: the processor is emulated and at least ten times slower:", w.EmulatedReason)
 	}
 }

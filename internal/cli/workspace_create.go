@@ -80,7 +80,7 @@ These are the network policies:
 	f.BoolVar(&req.IncludeIgnored, "include-ignored", false, "with --seed-path: also copy files that git ignores")
 	f.StringVar(&req.Name, "name", "", "name of the workspace")
 	f.StringArrayVar(&labels, "label", nil, "set a label, as `KEY=VALUE` (repeatable)")
-	f.StringVar(&network, "network-policy", string(pyro.NetworkOff), "network policy: `off`, egress or egress+published-ports")
+	f.StringVar(&network, "network-policy", string(pyro.NetworkOff), "network `POLICY`: off, egress or egress+published-ports")
 	egressFlags(f, &req.EgressAllow, &req.EgressDeny)
 	hostNetworkFlags(f, &req.HostNetworkSettings, &req.HostNetworkCredentials)
 	completeFlag(cmd, "network-policy", pyro.NetworkPolicies)
@@ -99,7 +99,7 @@ func machineFlags(cmd *cobra.Command, vcpus, memMiB *int, isolation *string, all
 	f := cmd.Flags()
 	f.Var(positive(vcpus, pyro.DefaultVCPUCount), "vcpu-count", "virtual processors")
 	f.Var(positive(memMiB, pyro.DefaultMemMiB), "mem-mib", "memory in MiB")
-	f.StringVar(isolation, "isolation", "", "isolation level: `auto`, kvm, gvisor or tcg (default: $PYRO_ISOLATION, else auto)")
+	f.StringVar(isolation, "isolation", "", "isolation `LEVEL`: auto, kvm, gvisor or tcg (default: $PYRO_ISOLATION, else auto)")
 	f.BoolVar(allowHostCompat, "allow-host-compat", false, "if no machine can start, run on the host without isolation")
 	completeFlag(cmd, "isolation", pyro.Isolations)
 }

@@ -119,7 +119,7 @@ func (o workspaceExecOptions) explain(w io.Writer, r *pyro.WorkspaceExecResult) 
 		fprintError(w, r.NotRun, "")
 	}
 	if r.OutOfMemory {
-		fprintError(w, "the machine ran out of memory", "create a workspace with a larger --mem-mib")
+		fprintError(w, "the machine ran out of memory", fmt.Sprintf("pyro workspace update %[1]s --mem-mib N && pyro workspace stop %[1]s && pyro workspace start %[1]s", r.WorkspaceID))
 	}
 	if r.HistoryError != "" {
 		fmt.Fprintln(w, "pyro: warning: the command ran, but its history could not be written:", r.HistoryError)

@@ -54,7 +54,7 @@ the settings that wait for the next start.
 	f.Var(change(&req.VCPUCount), "vcpu-count", "virtual processors")
 	f.Var(change(&req.MemMiB), "mem-mib", "memory in MiB")
 	f.Var(change(&req.TTLSeconds), "ttl-seconds", "stop it after this time without use, in seconds")
-	f.StringVar(&network, "network-policy", "", "network policy: `off`, egress or egress+published-ports")
+	f.StringVar(&network, "network-policy", "", "new network `POLICY`: off, egress or egress+published-ports")
 	egressFlags(f, &req.EgressAllow, &req.EgressDeny)
 	f.BoolVar(&req.ClearEgress, "clear-egress", false, "remove all egress rules that are not given")
 	completeFlag(cmd, "network-policy", pyro.NetworkPolicies)

@@ -132,11 +132,12 @@ func (a *Agent) resume(ctx context.Context, s *sandbox, change func(*record)) er
 		if err := a.set(s, func(r *record) { *r = before }); err != nil {
 			a.options.Log.Error("restore the record of a sandbox", "sandbox", s.id(), "error", err)
 		}
+		keep := "pyro workspace stop " + before.WorkspaceID + " && pyro workspace start " + before.WorkspaceID + " on the host, which keeps the files of /workspace"
 		switch fault.KindOf(err) {
 		case fault.Corrupt:
-			return &fault.Error{Err: err, Hint: "it can't be resumed: call DestroySandbox, then CreateSandbox"}
+			return &fault.Error{Err: err, Hint: keep}
 		case fault.Precondition:
-			return &fault.Error{Err: err, Hint: "put back the replaced programs and call ResumeSandbox again; if you can't, call DestroySandbox, then CreateSandbox"}
+			return &fault.Error{Err: err, Hint: "put back the replaced programs and call ResumeSandbox again, or " + keep}
 		}
 		return err
 	}

@@ -40,8 +40,9 @@ Choose a profile with ~--profile~:
 
 ## The project
 
-A server has a project if you start it in a git checkout or with ~--project-path~. The description
-of ~workspace_create~ then names the project. If the agent gives no ~seed_path~, the new workspace
+~--project-path~ names the project of a server. Without it, the project is the git checkout in the
+current folder, unless this checkout contains your home folder. A server with ~--transport http~ has
+a project only with ~--project-path~. The description of ~workspace_create~ then names the project. If the agent gives no ~seed_path~, the new workspace
 begins with a copy of the project.
 
 ## Arguments

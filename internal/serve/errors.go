@@ -71,7 +71,7 @@ var special = []struct {
 // If a name is a prefix of another name, the longer name comes first.
 var routesOf = []string{
 	"ListSandboxes", "GET /v1/sandboxes", "CreateSandbox", "POST /v1/sandboxes", "DestroySandbox", "DELETE /v1/sandboxes/{id}",
-	"ResumeSandbox", "POST /v1/sandboxes/{id}/resume", "ExecStream", "GET /v1/sandboxes/{id}/exec/stream",
+	"PauseSandbox", "POST /v1/sandboxes/{id}/pause", "ResumeSandbox", "POST /v1/sandboxes/{id}/resume", "ExecStream", "GET /v1/sandboxes/{id}/exec/stream",
 	"ReadFileStream", "POST /v1/sandboxes/{id}/files/stream/read", "ReadFile", "POST /v1/sandboxes/{id}/files/read",
 	"ListProcesses", "GET /v1/sandboxes/{id}/processes", "KillProcess", "DELETE /v1/sandboxes/{id}/processes/{selector}",
 	"ConnectProcess", "GET /v1/sandboxes/{id}/processes/{selector}/stream", "PtyAttach", "GET /v1/sandboxes/{id}/pty", "PtyKill", "the message kill",

@@ -32,7 +32,7 @@ const (
 	// probeLine makes the guest's first program print probeReady and power off.
 	probeLine  = " pyro.probe"
 	probeReady = "pyro-probe: ready"
-	// probeTimeout is the maximum duration of a probe. Emulation is about ten times slower than
+	// probeTimeout is the maximum duration of a probe. Emulation is at least ten times slower than
 	// KVM. So when emulation has booted the kernel, KVM gets only kvmGrace more.
 	probeTimeout = time.Minute
 	kvmGrace     = 2 * time.Second

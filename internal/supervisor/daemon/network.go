@@ -92,10 +92,17 @@ func (v *service) publish(ports []store.Port) error {
 	}
 	id := v.daemon.config.Workspace.ID
 	stack := v.daemon.machine.Network()
-	if policy := v.daemon.spec.Load().Network; stack == nil || policy != store.NetworkPublished {
-		return fault.New(fault.Precondition, "publish port", strconv.Itoa(ports[0].Guest), "the network policy of the workspace is %s", policy).
-			WithHint("%s creates a workspace that can publish ports; this workspace is %s",
-				fault.Act("workspace_create", "pyro workspace create --network-policy %s", store.NetworkPublished).Taking("network_policy %q", store.NetworkPublished), id)
+	port, stop, start := strconv.Itoa(ports[0].Guest), fault.Act("workspace_stop", "pyro workspace stop %s", id), fault.Act("workspace_start", "pyro workspace start %s", id)
+	if policy := v.daemon.spec.Load().Network; policy != store.NetworkPublished {
+		update := fault.Act("workspace_update", "pyro workspace update %s --network-policy %s", id, store.NetworkPublished).Taking("network_policy %q", store.NetworkPublished)
+		failed := fault.New(fault.Precondition, "publish port", port, "the network policy of the workspace is %s", policy)
+		if stack == nil {
+			return failed.WithHint("%s && %s && %s", update, stop, start)
+		}
+		return failed.WithHint("%s", update)
+	}
+	if stack == nil {
+		return fault.New(fault.Precondition, "publish port", port, "the machine was started without a network").WithHint("%s && %s", stop, start)
 	}
 	var opened []*network.Port
 	for _, p := range ports {

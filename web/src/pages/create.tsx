@@ -7,9 +7,9 @@ import { go } from "../router";
 import { Button, Field, FormModal } from "../ui";
 
 const environments = [
-	{ value: "minimal", text: "Minimal Debian with a shell" },
 	{ value: "debian:12", text: "Debian 12 with Git and Python" },
 	{ value: "debian:12-build", text: "Debian 12 with compilers" },
+	{ value: "debian:12-base", text: "Minimal Debian with a shell" },
 	{ value: "alpine:3.20", text: "Any OCI image also works" },
 ];
 
