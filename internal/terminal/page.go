@@ -122,16 +122,14 @@ func (p *page) up() {
 	}
 }
 
-// scroll scrolls the region up by n rows. If the region is the whole screen, scroll keeps the rows
-// that leave the screen in p.above.
+// scroll scrolls the region up by n rows. If the region begins in the first row of the screen,
+// scroll keeps the rows that leave the screen in p.above.
 func (p *page) scroll(n int) {
-	if p.first == 0 && p.last == p.rows-1 {
-		p.at(p.rows - 1)
-		for _, l := range p.lines[:min(n, p.rows)] {
+	if p.first == 0 {
+		p.at(p.last)
+		for _, l := range p.lines[:min(n, p.last+1)] {
 			p.keep(l)
 		}
-		p.lines = p.lines[min(n, p.rows):]
-		return
 	}
 	p.remove(p.first, n)
 }
@@ -181,6 +179,9 @@ func (p *page) remove(row, n int) {
 	end := p.last + 1
 	copy(p.lines[row:end-n], p.lines[row+n:end])
 	clear(p.lines[end-n : end])
+	if end == p.rows {
+		p.lines = p.lines[:end-n] // the program has not written to the new rows
+	}
 }
 
 // move moves the cursor. It limits the position to the screen.

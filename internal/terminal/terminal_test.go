@@ -54,6 +54,11 @@ func TestScreen(t *testing.T) {
 		{"alternate screen", "$ vim\r\n\x1b[?1049h\x1b[H\x1b[2Jtext\x1b[5;1Hstatus\x1b[?1049l$ ", "$ vim\n$ "},
 		{"in the alternate screen", "$ top\r\n\x1b[?1049h\x1b[Htext   \x1b[3;1Hstatus", "$ top\n\ntext\n\nstatus"},
 		{"region", "1\r\n2\r\n3\r\n4\x1b[2;3r\x1b[3;1H\nx\x1b[r", "1\n3\nx\n4"},
+		{"region at the top", "1\r\n2\r\n3\x1b[10;1Hbar\x1b[1;9r\x1b[9;1H\n\n4\x1b[r", "1\n2\n3\n\n\n\n\n\n\n\n4\nbar"},
+		{"a long scroll at the top", "1\r\n2\r\n3\x1b[1;2r\x1b[9S", "1\n2\n\n\n3"},
+		{"apt's progress bar", "\n\x1b7\x1b[0;9r\x1b8\x1b[1A\x1b7\x1b[10;0H[# ]\x1b8" + strings.Repeat("Setting up\r\n", 12), strings.Repeat("Setting up\n", 12) + "\n[# ]"},
+		{"deleted lines in a region at the top", "1\r\n2\r\n3\x1b[1;2r\x1b[M", "2\n\n3"},
+		{"region at the top of the alternate screen", "\x1b[?1049h\x1b[1;2r\x1b[H1\r\n2\r\n3", "2\n3"},
 		{"reverse index", "a\x1b[H\x1bMb", "b\na"},
 		{"scroll up", "a\r\nb\x1b[S", "a\nb\n"},
 		{"scroll down", "a\x1b[T\rb", "b\na"},
@@ -72,6 +77,16 @@ func TestScreen(t *testing.T) {
 				t.Errorf("%q is seen as %q, want %q", c.wrote, seen, c.seen)
 			}
 		})
+	}
+}
+
+func TestRows(t *testing.T) {
+	s := New(20, 3, limit)
+	for i, want := range []string{"1", "1|2", "2|3", "3|4"} {
+		fmt.Fprintf(s, "%d\r\n", i+1)
+		if rows := strings.Join(s.Rows(), "|"); rows != want {
+			t.Errorf("%q, want %q", rows, want)
+		}
 	}
 }
 
