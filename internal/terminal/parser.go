@@ -32,10 +32,11 @@ const (
 const (
 	maxParams = 16
 	maxParam  = 9999
+	stringEnd = 0x9c // ST as a C1 control
 )
 
 func (s *Screen) take(c byte) {
-	if s.state == ground && (s.chars > 0 || c >= utf8.RuneSelf) {
+	if s.chars > 0 || c >= utf8.RuneSelf {
 		s.takeUTF8(c)
 		return
 	}
@@ -43,6 +44,7 @@ func (s *Screen) take(c byte) {
 }
 
 // takeUTF8 processes a byte of a multi-byte character. Invalid bytes become replacement characters.
+// But the single byte 0x9C ends a control string, because programs with 8-bit controls send it.
 func (s *Screen) takeUTF8(c byte) {
 	if s.chars > 0 && utf8.RuneStart(c) {
 		s.chars = 0
@@ -56,11 +58,14 @@ func (s *Screen) takeUTF8(c byte) {
 		return
 	}
 	r, size := utf8.DecodeRune(s.char[:s.chars])
-	rest := s.chars - size
+	if s.state == text && s.char[0] == stringEnd {
+		r = stringEnd
+	}
+	rest := s.char[size:s.chars]
 	s.chars = 0
 	s.rune(r)
-	for range rest {
-		s.rune(utf8.RuneError)
+	for _, c := range rest {
+		s.take(c)
 	}
 }
 
@@ -89,7 +94,7 @@ func (s *Screen) rune(r rune) {
 // string.
 func (s *Screen) inText(r rune) {
 	switch {
-	case r == 0x07 || r == 0x18 || r == 0x1a || r == 0x9c || s.state == textEnd && r == '\\':
+	case r == 0x07 || r == 0x18 || r == 0x1a || r == stringEnd || s.state == textEnd && r == '\\':
 		s.state = ground
 	case r == 0x1b:
 		s.state = textEnd

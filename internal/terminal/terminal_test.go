@@ -35,6 +35,9 @@ func TestScreen(t *testing.T) {
 		{"clear", "before\r\n\x1b[H\x1b[2Jafter", "after"},
 		{"bracketed paste and title", "\x1b[?2004h\x1b]0;title\x07$ ls\x1b[?2004l\r\n", "$ ls\n"},
 		{"a title that ESC \\ ends", "\x1b]2;title\x1b\\x", "x"},
+		{"a title that is not ASCII", "\x1b]0;✳ Claude Ü 本\x07x\x1b]0;本\x1b\\y", "xy"},
+		{"a title that a C1 control ends", "\x1b]0;Ü\u009cx\x1b]0;t\x9cy", "xy"},
+		{"a title that is not UTF-8", "\x1b]0;\xfc\xe2\x07x\x1b]0;\xe0\x9cy\x1b]0;\xc3\x1b\\z", "xyz"},
 		{"a device's string", "a\x1bPq#0;2;0;0;0#0~~\x1b\\b", "ab"},
 		{"questions", "\x1b[c\x1b[6n\x1b[>c\x1b[?1$px", "x"},
 		{"repeat", "-\x1b[4b", "-----"},
@@ -103,7 +106,7 @@ func TestPlainFullScreen(t *testing.T) {
 }
 
 func TestCutAnywhere(t *testing.T) {
-	whole := "a\x1b[1;31mré日\x1b]0;t\x07\r\n\x1b[?1049hx\x1b[?1049l\x1bPq\x1b\\👩\u200d💻\x1b[2;2H!"
+	whole := "a\x1b[1;31mré日\x1b]0;本\x07\r\n\x1b[?1049hx\x1b[?1049l\x1bPq\x1b\\👩\u200d💻\x1b[2;2H!"
 	want := Plain(20, 10, limit, nil, []byte(whole))
 	for i := range len(whole) {
 		s := New(20, 10, limit)
