@@ -10,11 +10,13 @@ type parser struct {
 	char    [utf8.UTFMax]byte // an incomplete UTF-8 character.
 	chars   int
 	params  [maxParams]int
-	count   int  // number of parameters.
-	private byte // prefix character of the parameters, or 0 if there is none.
-	ignored bool // the sequence contains an unsupported character.
-	lines   bool // the DEC line drawing set is active.
-	last    rune // last character that was written.
+	count   int     // number of parameters.
+	private byte    // prefix character of the parameters, or 0 if there is none.
+	ignored bool    // the sequence contains an unsupported character.
+	lines   [2]bool // the character sets G0 and G1 are the DEC line drawing set.
+	shift   int     // the active set: 0 or 1.
+	set     int     // the set that the next character selects.
+	last    rune    // last character that was written.
 }
 
 type state byte
@@ -22,7 +24,7 @@ type state byte
 const (
 	ground state = iota
 	escape
-	charset  // the next character selects a character set.
+	charset  // the next character selects the characters of a set.
 	skipOne  // the next character is ignored.
 	sequence // CSI.
 	text     // a control string, such as a title or an image.
@@ -82,7 +84,7 @@ func (s *Screen) rune(r rune) {
 	case s.state == escape:
 		s.escaped(r)
 	case s.state == charset:
-		s.state, s.lines = ground, r == '0'
+		s.state, s.lines[s.set] = ground, r == '0'
 	case s.state == skipOne:
 		s.state = ground
 	default:
@@ -116,7 +118,10 @@ func (s *Screen) control(r rune) {
 		p.down()
 	case '\r':
 		p.col = 0
-	case 0x0e, 0x0f: // shift out and in: obsolete character sets
+	case 0x0e:
+		s.shift = 1
+	case 0x0f:
+		s.shift = 0
 	case 0x18, 0x1a:
 		s.state = ground
 	case 0x1b:
@@ -143,9 +148,9 @@ func (s *Screen) escaped(r rune) {
 		s.state, s.params, s.count, s.private, s.ignored = sequence, [maxParams]int{}, 0, 0, false
 	case ']', 'P', 'X', '^', '_':
 		s.state = text
-	case '(', ')', '*', '+':
-		s.state = charset
-	case '#', '%', ' ':
+	case '(', ')':
+		s.state, s.set = charset, int(r-'(')
+	case '*', '+', '#', '%', ' ':
 		s.state = skipOne
 	case '7':
 		p.saved = position{p.row, p.column()}
@@ -195,7 +200,7 @@ func (s *Screen) inSequence(r rune) {
 
 // write writes a character.
 func (s *Screen) write(r rune) {
-	if s.lines && r >= '`' && r <= '~' {
+	if s.lines[s.shift] && r >= '`' && r <= '~' {
 		r = lineDrawing[r-'`']
 	}
 	s.last = r
