@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/pyro-mcp/pyro/internal/runes"
 )
 
 // page is the text of the main or the alternate screen.
@@ -145,13 +147,17 @@ func (p *page) keep(l line) {
 	}
 }
 
-// lastLines returns the complete lines in the last n bytes of a text.
+// lastLines returns the complete lines in the last n bytes of a text. If a single line is longer, it
+// returns the end of this line.
 func lastLines(text []byte, n int) []byte {
 	if len(text) <= n {
 		return text
 	}
 	text = text[len(text)-n:]
-	return text[bytes.IndexByte(text, '\n')+1:]
+	if at := bytes.IndexByte(text, '\n'); at >= 0 {
+		return text[at+1:]
+	}
+	return text[runes.Rest(text):]
 }
 
 // scrollDown scrolls the region down by n rows.

@@ -131,6 +131,9 @@ func TestLimit(t *testing.T) {
 	if len(seen) > 1100 || !strings.HasPrefix(seen, "[… earlier lines are left out …]\nline 19") || !strings.HasSuffix(seen, "\nline 19999\n") {
 		t.Errorf("%d bytes: %q", len(seen), seen)
 	}
+	if seen := Plain(80, 24, 1000, nil, []byte(strings.Repeat("日", 10_000))); len(seen) > 1100 || !utf8.ValidString(seen) {
+		t.Errorf("a long line: %d bytes: %q", len(seen), seen)
+	}
 	hostile := strings.Repeat("\x1b[999Cx\x1b[999b\n", 2*MaxSide)
 	if seen := Plain(MaxSide, MaxSide, 1000, nil, []byte(hostile)); len(seen) > 1100 {
 		t.Errorf("%d bytes are seen", len(seen))
