@@ -23,14 +23,15 @@ var modifiers = map[string]int{"shift": 1, "alt": 2, "meta": 2, "ctrl": 4, "cont
 const maxKeys = 1000
 
 // sequences returns the input for a list of keys. A key is a named key or a single character. It
-// can have modifiers, as in "ctrl-c", "alt-b", "shift-tab" or "ctrl-shift-up".
-func sequences(keys []string) (string, error) {
+// can have modifiers, as in "ctrl-c", "alt-b", "shift-tab" or "ctrl-shift-up". application is set if
+// the cursor keys are in application mode.
+func sequences(keys []string, application bool) (string, error) {
 	if len(keys) > maxKeys {
 		return "", fault.Newf(fault.Invalid, "%d keys: at most %d", len(keys), maxKeys)
 	}
 	var b strings.Builder
 	for _, key := range keys {
-		s, ok := sequence(key)
+		s, ok := sequence(key, application)
 		if !ok {
 			return "", fault.Newf(fault.Invalid, "unknown key %.40q", key).
 				WithHint("enter, tab, escape, backspace, up, down, left, right, home, end, pageup, pagedown, insert, delete, f1 to f12, a character; ctrl-, alt-, shift- before it")
@@ -41,7 +42,7 @@ func sequences(keys []string) (string, error) {
 }
 
 // sequence returns the input for one key.
-func sequence(key string) (string, bool) {
+func sequence(key string, application bool) (string, bool) {
 	modifier, name := 0, key
 	for {
 		before, after, found := strings.Cut(name, "-")
@@ -53,6 +54,9 @@ func sequence(key string) (string, bool) {
 		name = after
 	}
 	if s, ok := named[strings.ToLower(name)]; ok {
+		if application && modifier == 0 && len(s) == 3 && strings.Contains("ABCDHF", s[2:]) { // arrows, home, end
+			return "\x1bO" + s[2:], true
+		}
 		return modified(s, strings.ToLower(name), modifier)
 	}
 	r := []rune(name)

@@ -43,18 +43,26 @@ func (s *Server) write(ctx context.Context, req writeRequest, _ func(string)) (m
 // typeIn checks input, then types it.
 func (s *Server) typeIn(ctx context.Context, info session.Info, client string, t typing) error {
 	input := session.Request{Op: session.OpInput, Client: client}
-	keys, err := sequences(t.Keys)
+	keys, err := sequences(t.Keys, false)
 	if err != nil {
 		return err
 	}
-	data := []byte(t.Data + keys)
-	input.Data = data
-	if len(data) == 0 {
+	if t.Data+keys == "" {
 		return nil
 	}
 	if !info.Running() {
 		return ended(info)
 	}
+	if application, _ := sequences(t.Keys, true); application != keys {
+		a, err := info.Ask(ctx, session.Request{Op: session.OpCount})
+		if err != nil {
+			return err
+		}
+		if a.Count.ApplicationKeys {
+			keys = application
+		}
+	}
+	input.Data = []byte(t.Data + keys)
 	if !s.checks(info) {
 		_, err := info.Ask(ctx, input)
 		return err
@@ -66,7 +74,7 @@ func (s *Server) typeIn(ctx context.Context, info session.Info, client string, t
 			return err
 		}
 		// Ask the person without holding the lock on the state.
-		if err := s.consent(ctx, info.Owner, "type into a terminal of this computer", string(data), v, err); err != nil {
+		if err := s.consent(ctx, info.Owner, "type into a terminal of this computer", string(input.Data), v, err); err != nil {
 			return err
 		}
 		consent = v.Matches

@@ -24,7 +24,7 @@ const (
 	OpSignal Op = "signal" // Sends Signal to the foreground process group.
 	OpWait   Op = "wait"   // Waits for output after Cursor, a pause of Idle, the end, or Timeout.
 	OpLook   Op = "look"   // Returns the screen.
-	OpCount  Op = "count"  // Returns the input counts. Does not count as use of the session.
+	OpCount  Op = "count"  // Returns the input counts and modes. Does not count as use of the session.
 	OpEchoes Op = "echoes" // Returns the echoes of typed text in the output after Cursor. Does not count as use of the session.
 	OpEnd    Op = "end"    // Ends the session. The answer follows when the session has ended.
 )
@@ -65,11 +65,13 @@ type Range struct {
 	To   int64 `json:"to"`
 }
 
-// Count contains the numbers of accepted and rejected input bytes.
+// Count contains the numbers of accepted and rejected input bytes, and the modes of the input.
 type Count struct {
 	Written int64 `json:"written"`
 	Refused int64 `json:"refused"`
 	Hidden  bool  `json:"hidden,omitempty"` // a program other than a shell reads a line without echo, which is probably a password
+
+	ApplicationKeys bool `json:"application_keys,omitempty"` // the cursor keys are in application mode
 }
 
 // Look describes the screen of a session.

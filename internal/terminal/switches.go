@@ -7,12 +7,14 @@ import (
 )
 
 // Switches records the offsets in a program's output at which the program switched to or from the
-// alternate screen. Recording is much faster than rendering with a Screen. Only the last
-// maxSwitches switches are kept.
+// alternate screen. It also records the mode of the cursor keys. Recording is much faster than
+// rendering with a Screen. Only the last maxSwitches switches are kept.
 type Switches struct {
 	at       int64  // offset of the next byte
 	sequence []byte // beginning of a control sequence that may be a switch
 	all      []shown
+
+	applicationKeys bool
 }
 
 // shown is a switch at the offset of its control sequence.
@@ -27,11 +29,13 @@ type switches struct {
 	Sequence  []byte  `json:"sequence,omitempty"`
 	Offsets   []int64 `json:"offsets,omitempty"`
 	Alternate []bool  `json:"alternate,omitempty"` // one entry per offset
+
+	ApplicationKeys bool `json:"application_keys,omitempty"`
 }
 
 // MarshalJSON encodes the state, so that another process can continue the record.
 func (s Switches) MarshalJSON() ([]byte, error) {
-	w := switches{At: s.at, Sequence: s.sequence}
+	w := switches{At: s.at, Sequence: s.sequence, ApplicationKeys: s.applicationKeys}
 	for _, one := range s.all {
 		w.Offsets, w.Alternate = append(w.Offsets, one.at), append(w.Alternate, one.alternate)
 	}
@@ -47,7 +51,7 @@ func (s *Switches) UnmarshalJSON(b []byte) error {
 	if len(w.Offsets) != len(w.Alternate) || len(w.Offsets) > maxSwitches || len(w.Sequence) > maxSequence {
 		return errors.New("terminal: invalid switches")
 	}
-	*s = Switches{at: w.At, sequence: w.Sequence}
+	*s = Switches{at: w.At, sequence: w.Sequence, applicationKeys: w.ApplicationKeys}
 	for i, at := range w.Offsets {
 		s.all = append(s.all, shown{at, w.Alternate[i]})
 	}
@@ -79,13 +83,16 @@ func (s *Switches) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// take processes a byte of a control sequence that may be a switch.
+// take processes a byte of a control sequence that may be a switch or the mode of the cursor keys.
 func (s *Switches) take(c byte) {
 	s.sequence = append(s.sequence, c)
 	n := len(s.sequence)
 	switch {
 	case n > 1 && c == 0x1b:
 		s.sequence = append(s.sequence[:0], c)
+	case n == 2 && c == 'c': // a reset of the terminal
+		s.applicationKeys = false
+		s.sequence = s.sequence[:0]
 	case n == 2 && c != '[', n == 3 && c != '?', n == maxSequence:
 		s.sequence = s.sequence[:0]
 	case n > 3 && (c == 'h' || c == 'l'):
@@ -93,6 +100,8 @@ func (s *Switches) take(c byte) {
 			switch string(mode) {
 			case "47", "1047", "1049":
 				s.record(shown{s.at - int64(n) + 1, c == 'h'})
+			case "1":
+				s.applicationKeys = c == 'h'
 			}
 		}
 		s.sequence = s.sequence[:0]
@@ -124,3 +133,7 @@ func (s *Switches) Alternate(at int64) (since int64, ok bool) {
 	}
 	return since, ok
 }
+
+// ApplicationKeys reports whether the cursor keys are in application mode. Arrows, Home and End then
+// send ESC O and a letter. In normal mode they send ESC [ and the letter.
+func (s *Switches) ApplicationKeys() bool { return s.applicationKeys }

@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 )
@@ -22,6 +23,26 @@ func TestSwitches(t *testing.T) {
 			}
 			if since, ok := s.Alternate(at); ok != wanted || ok && since != want {
 				t.Fatalf("cut at %d, at %d: %d, %v, want %d, %v", cut, at, since, ok, want, wanted)
+			}
+		}
+	}
+}
+
+func TestApplicationKeys(t *testing.T) {
+	for wrote, want := range map[string]bool{
+		"": false, "\x1b[?1h\x1b=": true, "\x1b[?1h\x1b[?1l": false, "\x1b[?1;25h": true, "\x1b[?25;1h\x1b[?25l": true, "\x1b[?1h\x1b[?1049h\x1b[?1049l": true,
+		"\x1b[1h": false, "\x1b[?11h": false, "\x1b[?1h\x1bc": false, "\x1b[?1h\x1b[31mc": true, "\x1b[?1h\x1b[?1$p": true,
+	} {
+		for cut := range len(wrote) + 1 {
+			var s Switches
+			s.Write([]byte(wrote[:cut]))
+			state, err := json.Marshal(s)
+			if err == nil {
+				err = json.Unmarshal(state, &s)
+			}
+			s.Write([]byte(wrote[cut:]))
+			if err != nil || s.ApplicationKeys() != want {
+				t.Errorf("%q, cut at %d: %v, %v", wrote, cut, s.ApplicationKeys(), err)
 			}
 		}
 	}

@@ -166,6 +166,13 @@ func (o *output) resize(cols, rows int) {
 	o.record.Resize(cols, rows)
 }
 
+// applicationKeys reports whether the cursor keys are in application mode.
+func (o *output) applicationKeys() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.screen.switches.ApplicationKeys()
+}
+
 // wait waits as the request says.
 func (o *output) wait(ctx context.Context, req session.Request) {
 	called := time.Now()

@@ -105,6 +105,7 @@ func (p *sessionProcess) answer(ctx context.Context, req session.Request) (a ses
 		a.Count = new(session.Count)
 		a.Count.Written, a.Count.Refused = p.in.counts()
 		a.Count.Hidden = p.hidden()
+		a.Count.ApplicationKeys = p.output.applicationKeys()
 	case session.OpEchoes:
 		a.Echoes, err = p.echoes(req.Cursor)
 	case session.OpEnd:
