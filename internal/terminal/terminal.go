@@ -20,6 +20,7 @@ type Screen struct {
 
 	main, alternate page
 	now             *page // main or alternate
+	unfinished      int   // bytes of an incomplete sequence or character at the end of the output
 
 	parser
 }
@@ -42,6 +43,10 @@ func (s *Screen) reset() {
 func (s *Screen) Write(b []byte) (int, error) {
 	for _, c := range b {
 		s.take(c)
+		s.unfinished++
+		if s.state == ground && s.chars == 0 {
+			s.unfinished = 0
+		}
 	}
 	return len(b), nil
 }
@@ -68,6 +73,18 @@ func (s *Screen) Rows() []string { return s.now.texts() }
 
 // Cursor returns the 0-based position of the next character.
 func (s *Screen) Cursor() (row, col int) { return s.now.row, s.now.column() }
+
+// maxUnfinished is the maximum result of Unfinished. A longer control string, such as an image, or
+// one that never ends, does not delay the output.
+const maxUnfinished = 4 << 10
+
+// Unfinished returns the length in bytes of the incomplete control sequence or character at the end
+// of a piece of output. It returns 0 if that is longer than maxUnfinished.
+func Unfinished(piece []byte) int {
+	s := New(1, 1, 0)
+	s.Write(piece[max(len(piece)-maxUnfinished, 0):])
+	return s.unfinished
+}
 
 // Plain renders a piece of output as text of at most about limit bytes. If there is more text,
 // Plain omits the first lines. If the alternate screen was shown at the beginning of the piece,

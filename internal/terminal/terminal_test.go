@@ -122,6 +122,32 @@ func TestCutAnywhere(t *testing.T) {
 	}
 }
 
+func TestUnfinished(t *testing.T) {
+	long := strings.Repeat("x", 10_000)
+	for piece, want := range map[string]int{
+		"": 0, "text": 0, "\x1b[31mred": 0, "\x1b]0;title\x07": 0, "\x1b]0;title\x1b\\": 0, "\x1b]0;title\u009c": 0, "\x1b(B": 0, "\x1b7": 0, "\x1b[3\x18": 0,
+		"red\x1b": 1, "red\x1b[": 2, "red\x1b[38;5;20": 9, "red\x1b(": 2, "\x1b[31m\x1b[3": 3, "a\u009b3": 3, "a\xc2": 1,
+		"a\x1b]0;ti": 6, "a\x1b]0;ti\x1b": 7, "a\x1b]0;Ü本": 9, "a\x1b]0;\xe6\x9c": 6, "a\x1bPq#0": 5,
+		long + "\x1b[3": 3, long + "\x1b]0;" + long[:4000]: 4004, "\x1b]0;" + long: 0,
+	} {
+		if n := Unfinished([]byte(piece)); n != want {
+			t.Errorf("%.50q: %d, want %d", piece, n, want)
+		}
+	}
+}
+
+// TestReadsAnywhere checks that no part of a sequence is visible if a reader cuts the output where
+// Unfinished says.
+func TestReadsAnywhere(t *testing.T) {
+	whole := "a\x1b[38;5;200mb\x1b]0;本 title\x1b\\c\x1b(B\u009b1md日\x1bPq#0\x07e"
+	for cut := range len(whole) {
+		at := cut - Unfinished([]byte(whole[:cut]))
+		if seen := Plain(20, 10, limit, nil, []byte(whole[:at])) + Plain(20, 10, limit, nil, []byte(whole[at:])); seen != "abcd日e" {
+			t.Errorf("cut at %d instead of %d: %q", at, cut, seen)
+		}
+	}
+}
+
 func TestLimit(t *testing.T) {
 	var wrote strings.Builder
 	for i := range 20_000 {

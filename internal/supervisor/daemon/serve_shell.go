@@ -112,14 +112,30 @@ func (s *server) ReadShell(ctx context.Context, req *connect.Request[supervisorv
 		read = log.ReadRaw
 	}
 	piece := read(m.Cursor, int(m.MaxChars))
+	plain := m.Plain && !one.inBackground()
+	if plain {
+		piece = withoutUnfinished(piece)
+	}
 	r := &supervisorv1.ReadShellResponse{Shell: info, Data: piece.Data, From: piece.From, Next: piece.Next, Dropped: piece.Dropped, More: piece.More}
 	switch {
-	case m.Plain && !one.inBackground():
+	case plain:
 		r.Data, r.Plain = nil, []byte(one.plain(piece, int(m.MaxChars)))
 	case m.Screen:
 		r.Before = one.before(piece.From)
 	}
 	return connect.NewResponse(r), nil
+}
+
+// withoutUnfinished returns a piece of output without an incomplete control sequence at its end. The
+// next read returns the sequence, as it does with an incomplete character. If the piece has nothing
+// else, or is the end of the output, it stays whole, so that every read makes progress.
+func withoutUnfinished(p program.Piece) program.Piece {
+	n := terminal.Unfinished(p.Data)
+	if p.Ended || n == len(p.Data) {
+		return p
+	}
+	p.Data, p.Next = p.Data[:len(p.Data)-n], p.Next-int64(n)
+	return p
 }
 
 const minPlain = 4096 // bytes of plain text that are allowed even if fewer characters were requested

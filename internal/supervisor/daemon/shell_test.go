@@ -23,7 +23,7 @@ func TestShells(t *testing.T) {
 	t.Run("group", func(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, *home, *remote.Client){
 			"continues between reads": testShellContinues, "much output": testShellOutput, "a flood": testShellFlood, "signals": testShellSignals, "ends": testShellEnds,
-			"the alternate screen": testShellScreen, "unread input": testShellInput, "errors": testShellRefusals, "size": testShellSize, "waiting": testShellWaiting,
+			"the alternate screen": testShellScreen, "plain text": testShellPlain, "unread input": testShellInput, "errors": testShellRefusals, "size": testShellSize, "waiting": testShellWaiting,
 			"a slow prompt": testShellPrompt, "a slow answer": testShellAnswer, "no answer": testShellSilent, "an early signal": testShellEarlySignal,
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -248,6 +248,42 @@ func testShellScreen(t *testing.T, _ *home, c *remote.Client) {
 	u.await("after")
 	if out, err = c.ReadShell(t.Context(), remote.ShellRead{ID: u.id, Cursor: u.cursor, Chars: 1000, Screen: true}); err != nil || len(out.Before) != 0 {
 		t.Errorf("after its end: %q, %v", out.Before, err)
+	}
+}
+
+// testShellPlain reads the text of a screen in pieces that end within control sequences.
+func testShellPlain(t *testing.T, _ *home, c *remote.Client) {
+	u := open(t, c, `stty -echo; printf '1\033[38;5;200m2\033]0;title 本\00734\033['; read -r x; printf '0m56\033[3'; read -r x`)
+	plain := func(chars int) (seen string) {
+		for {
+			out, err := c.ReadShell(t.Context(), remote.ShellRead{ID: u.id, Cursor: u.cursor, Chars: chars, Plain: true})
+			check(t, err)
+			seen += string(out.Plain)
+			if u.cursor = out.Next; !out.More {
+				return seen
+			}
+		}
+	}
+	u.await("4\x1b[")
+	for chars := 12; chars < 40; chars++ {
+		u.cursor = 0
+		if seen := plain(chars); seen != "1234" {
+			t.Errorf("pieces of %d characters: %q", chars, seen)
+		}
+	}
+	from := u.cursor
+	u.cursor = 0
+	plain(1) // comes to its end, although no piece has a whole sequence
+	u.write("\n")
+	u.await("6\x1b[3")
+	if u.cursor = from; plain(1000) != "56" {
+		t.Errorf("from %d", from)
+	}
+	from = u.cursor
+	u.write("\n")
+	s := u.end()
+	if u.cursor = from; plain(1000) != "" || u.cursor != s.OutputBytes {
+		t.Errorf("%d of %d bytes are read", u.cursor, s.OutputBytes)
 	}
 }
 
