@@ -23,8 +23,8 @@ var modifiers = map[string]int{"shift": 1, "alt": 2, "meta": 2, "ctrl": 4, "cont
 const maxKeys = 1000
 
 // sequences returns the input for a list of keys. A key is a named key or a single character. It
-// can have modifiers, as in "ctrl-c", "alt-b", "shift-tab" or "ctrl-shift-up". application is set if
-// the cursor keys are in application mode.
+// can have modifiers, as in "ctrl-c", "alt-b", "shift-tab" or "ctrl-shift-up". The parameter
+// application says that the cursor keys are in application mode.
 func sequences(keys []string, application bool) (string, error) {
 	if len(keys) > maxKeys {
 		return "", fault.Newf(fault.Invalid, "%d keys: at most %d", len(keys), maxKeys)

@@ -35,8 +35,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestCursorKeys types keys into a program of curses, which sets the application mode of the cursor
-// keys and then knows only their sequences in this mode. After its end the normal mode is back.
+// TestCursorKeys types keys into a program of curses. It sets the application mode of the cursor
+// keys, and then knows only their sequences in this mode. After its end the normal mode is back.
 func TestCursorKeys(t *testing.T) {
 	testenv.NeedsTool(t, "python3")
 	const program = `

@@ -147,8 +147,8 @@ func (p *page) keep(l line) {
 	}
 }
 
-// lastLines returns the complete lines in the last n bytes of a text. If a single line is longer, it
-// returns the end of this line.
+// lastLines returns the complete lines in the last n bytes of a text. If a single line is longer,
+// it returns the end of this line.
 func lastLines(text []byte, n int) []byte {
 	if len(text) <= n {
 		return text

@@ -134,6 +134,6 @@ func (s *Switches) Alternate(at int64) (since int64, ok bool) {
 	return since, ok
 }
 
-// ApplicationKeys reports whether the cursor keys are in application mode. Arrows, Home and End then
-// send ESC O and a letter. In normal mode they send ESC [ and the letter.
+// ApplicationKeys reports whether the cursor keys are in application mode. Arrows, Home and End
+// then send ESC O and a letter. In normal mode they send ESC [ and the letter.
 func (s *Switches) ApplicationKeys() bool { return s.applicationKeys }

@@ -16,7 +16,8 @@ type screen struct {
 
 func (s *screen) init(cols, rows int) { s.cols, s.rows = cols, rows }
 
-// write records switches between the main and the alternate screen, and the mode of the cursor keys.
+// write records switches between the main and the alternate screen. It also records the mode of the
+// cursor keys.
 func (s *screen) write(b []byte) { s.switches.Write(b) }
 
 // resize discards the drawn screen. The next draw uses the new size.

@@ -126,9 +126,9 @@ func (s *server) ReadShell(ctx context.Context, req *connect.Request[supervisorv
 	return connect.NewResponse(r), nil
 }
 
-// withoutUnfinished returns a piece of output without an incomplete control sequence at its end. The
-// next read returns the sequence, as it does with an incomplete character. If the piece has nothing
-// else, or is the end of the output, it stays whole, so that every read makes progress.
+// withoutUnfinished returns a piece of output without an incomplete control sequence at its end.
+// The next read returns the sequence, as it does with an incomplete character. If the piece has
+// nothing else, or is the end of the output, it stays whole, so that every read makes progress.
 func withoutUnfinished(p program.Piece) program.Piece {
 	n := terminal.Unfinished(p.Data)
 	if p.Ended || n == len(p.Data) {
