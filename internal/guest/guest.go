@@ -115,8 +115,8 @@ func (p *Program) Install(folder string) (string, error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", fault.Wrap(err, "install guest agent", folder)
 	}
-	// A process that was forked while the file is open for writing has it open until its exec. The
-	// program can't be started until then.
+	// A process that is forked while the file is open for writing inherits the descriptor. Until
+	// its exec, the program could not be started.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	err = durable.Replacement{Mode: 0o555, Temp: ".pyro-guest-*", Unflushed: true}.Write(path, b)
