@@ -68,7 +68,7 @@ func Run(ctx context.Context, version string, in io.Reader, out io.WriteCloser) 
 		acknowledged <- nil
 	}()
 	report := &reporter{to: json.NewEncoder(out)}
-	d := &daemon{version: version, config: o, folder: remote.Folder(o.Folder), store: store.Open(o.Dirs.State), stopping: make(chan struct{}), flushed: make(chan struct{}), free: make(chan struct{})}
+	d := newDaemon(version, o)
 	defer d.store.Close()
 	if err = d.start(starting, report); err == nil {
 		if err = report.ready(acknowledged); err == nil && d.resume != nil {
@@ -165,9 +165,9 @@ type daemon struct {
 
 	reconfiguring sync.Mutex // locked while settings change
 
-	pausing   sync.Mutex  // locked while the machine is being paused
-	unused    func()      // releases the locks of [remote.Folder.Unused], so that waiting callers continue; nil: not locked
-	suspended atomic.Bool // the machine was saved, and another supervisor will resume it
+	pausing   chan struct{} // has one slot, which is full while the machine is being paused, and from its end on
+	unused    func()        // releases the locks of [remote.Folder.Unused], so that waiting callers continue; nil: not locked
+	suspended atomic.Bool   // the machine was saved, and another supervisor will resume it
 
 	starts sync.RWMutex // locked while the machine is being saved; a service that is being started again holds it for reading
 
@@ -176,6 +176,14 @@ type daemon struct {
 	merging   interruptible
 	tidying   sync.WaitGroup
 	stopTidy  context.CancelFunc
+}
+
+func newDaemon(version string, o remote.StartConfig) *daemon {
+	return &daemon{
+		version: version, config: o, folder: remote.Folder(o.Folder), store: store.Open(o.Dirs.State),
+		stopping: make(chan struct{}), flushed: make(chan struct{}), free: make(chan struct{}),
+		pausing: make(chan struct{}, 1),
+	}
 }
 
 // disksFolder describes the folder of the workspace's disks.

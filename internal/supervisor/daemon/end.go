@@ -50,8 +50,7 @@ const (
 // end ends the machine without data loss, records the reason, and releases all resources.
 func (d *daemon) end(ctx context.Context, e end) error {
 	ctx = context.WithoutCancel(ctx)
-	d.pausing.Lock() // a running pause finishes first
-	defer d.pausing.Unlock()
+	d.pausing <- struct{}{} // a running pause finishes first, and no other can begin
 	e.paused = d.suspended.Load()
 	var errs []error
 	if e.killed && !e.paused { // written early, for clients that ask while the supervisor cleans up

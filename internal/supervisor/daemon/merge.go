@@ -91,6 +91,9 @@ func (d *daemon) mergeOnce(ctx context.Context, m machine.Merger) error {
 	defer cancel()
 	d.snapshots.Lock()
 	defer d.snapshots.Unlock()
+	if d.suspended.Load() {
+		return nil
+	}
 	d.merging.begin(cancel)
 	defer d.merging.begin(nil)
 	for disk, of := range disksOf {

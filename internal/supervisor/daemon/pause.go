@@ -39,8 +39,8 @@ func (s *server) Pause(ctx context.Context, req *connect.Request[supervisorv1.Pa
 // pause saves the machine, so that another supervisor can resume it. If pause fails, the machine
 // continues here. Otherwise the machine stays paused until it is closed.
 func (d *daemon) pause(ctx context.Context) (err error) {
-	d.pausing.Lock()
-	defer d.pausing.Unlock()
+	d.pausing <- struct{}{}
+	defer func() { <-d.pausing }()
 	if d.suspended.Load() {
 		return nil
 	}

@@ -40,8 +40,17 @@ func (s *server) Snapshot(ctx context.Context, req *connect.Request[supervisorv1
 
 func (d *daemon) snapshot(ctx context.Context, name string, whole, live bool) error {
 	if live {
-		d.pausing.Lock()
-		defer d.pausing.Unlock()
+		select {
+		case d.pausing <- struct{}{}:
+			defer func() { <-d.pausing }()
+		case <-d.stopping: // the end of the supervisor waits for this operation
+			if d.suspended.Load() {
+				return errPausing
+			}
+			return errStopping
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 	d.merging.giveUp()
 	lock, err := d.folder.TakeDisks(ctx) // the caller has this lock too, but might die before the snapshot is complete
@@ -51,6 +60,9 @@ func (d *daemon) snapshot(ctx context.Context, name string, whole, live bool) er
 	defer lock.Release()
 	d.snapshots.Lock()
 	defer d.snapshots.Unlock()
+	if d.suspended.Load() { // the disks of the database include the saved machine, and must not change
+		return errPausing
+	}
 	id, disks := d.config.Workspace.ID, d.disksFolder()
 	if _, err := d.store.Snapshot(ctx, id, name); fault.KindOf(err) != fault.NotFound {
 		if err == nil {
