@@ -33,7 +33,7 @@ func filled(ctx context.Context, name string, report progress.Func, fill func(*m
 
 // Sweep removes images that Add installed, except for images in keep and images in use. It also
 // removes leftovers of interrupted calls.
-func (s *Store) Sweep(ctx context.Context, keep map[string]bool) error {
+func (s *Store) Sweep(ctx context.Context, keep Keep) error {
 	s = s.added
 	if !exists(s.root) {
 		return nil

@@ -32,7 +32,7 @@ func TestUnnamedImage(t *testing.T) {
 		t.Errorf("it is used, and gone: %v", err)
 	}
 	two.Close()
-	if err := s.Sweep(t.Context(), map[string]bool{one.Digest: true}); err != nil || !there() {
+	if err := s.Sweep(t.Context(), keeping(one.Digest)); err != nil || !there() {
 		t.Errorf("the kept image was removed: %v", err)
 	}
 	three, err := s.UseDigest(t.Context(), one.Digest, "debian:12", nil)

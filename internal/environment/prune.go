@@ -15,9 +15,21 @@ import (
 
 // PruneOptions specifies what to remove besides unused files.
 type PruneOptions struct {
-	All    bool            // also remove every installed environment that is not in use
-	Keep   map[string]bool // digests of images to keep, because workspaces use them
-	DryRun bool            // remove nothing: the result lists what would be removed. Keeps no locks.
+	All    bool // also remove every installed environment that is not in use
+	Keep   Keep
+	DryRun bool // remove nothing: the result lists what would be removed. Keeps no locks.
+}
+
+// Keep returns the digests of the images to keep, because workspaces use them. It is called while
+// an image is locked. A nil Keep returns none.
+type Keep func(context.Context) (map[string]bool, error)
+
+func (k Keep) has(ctx context.Context, digest string) (bool, error) {
+	if k == nil {
+		return false, nil
+	}
+	digests, err := k(ctx)
+	return digests[digest], err
 }
 
 // Pruned lists the removed and the kept files. It is part of the JSON contract.
@@ -66,7 +78,7 @@ func exists(path string) bool {
 type pruner struct {
 	store    *Store
 	all, dry bool
-	keep     map[string]bool
+	keep     Keep
 	gone     map[string]bool // names and digests that a dry run would remove
 	done     Pruned
 }
@@ -112,10 +124,10 @@ func (p *pruner) names(ctx context.Context) error {
 // name removes an environment, or returns the reason to keep it.
 func (p *pruner) name(ctx context.Context, record Environment) (reason string, err error) {
 	s := p.store
-	switch {
-	case p.keep[record.Digest]:
-		return keptForWorkspace, nil
-	case !p.all:
+	if !p.all {
+		if used, err := p.keep.has(ctx, record.Digest); err != nil || used {
+			return keptForWorkspace, err
+		}
 		return keptInstalled, nil
 	}
 	pulling, err := p.try(filepath.Join(s.root, "locks", fileName(record.Name)))
@@ -130,15 +142,13 @@ func (p *pruner) name(ctx context.Context, record Environment) (reason string, e
 		return "", err
 	}
 	defer content.Release()
-	inUse, err := p.try(filepath.Join(s.contentDir(record.Digest), lockFile))
-	if errors.Is(err, flock.ErrHeld) {
-		return keptForMachine, nil
-	} else if errors.Is(err, fs.ErrNotExist) {
+	image, reason, err := p.lockUnused(ctx, record.Digest)
+	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
-	} else if err != nil {
-		return "", err
+	} else if err != nil || reason != "" {
+		return reason, err
 	}
-	defer inUse.Release()
+	defer image.Release()
 	if p.dry {
 		p.gone[record.Name] = true
 	} else if err := os.Remove(s.recordPath(record.Name)); errors.Is(err, fs.ErrNotExist) {
@@ -162,6 +172,27 @@ func (p *pruner) name(ctx context.Context, record Environment) (reason string, e
 	return "", nil
 }
 
+// lockUnused locks an image that can be removed, or returns the reason to keep the image.
+func (p *pruner) lockUnused(ctx context.Context, digest string) (lock *flock.Lock, reason string, err error) {
+	lock, err = p.try(filepath.Join(p.store.contentDir(digest), lockFile))
+	if errors.Is(err, flock.ErrHeld) {
+		reason = keptForMachine
+	} else if err != nil {
+		return nil, "", err
+	}
+	// The records are read after the image was locked, because the creator of a workspace locks the
+	// image until the record exists.
+	used, err := p.keep.has(ctx, digest)
+	if used {
+		reason = keptForWorkspace
+	}
+	if err != nil || reason != "" {
+		lock.Release()
+		return nil, reason, err
+	}
+	return lock, "", nil
+}
+
 // content removes images without a name. A pull holds the lock of its image from the installation
 // until the image has a name.
 func (p *pruner) content(ctx context.Context) error {
@@ -175,7 +206,7 @@ func (p *pruner) content(ctx context.Context) error {
 		return err
 	}
 	for _, dir := range folders {
-		if err := p.unnamed(dir, "sha256:"+filepath.Base(dir)); err != nil {
+		if err := p.unnamed(ctx, dir, "sha256:"+filepath.Base(dir)); err != nil {
 			return err
 		}
 	}
@@ -183,23 +214,15 @@ func (p *pruner) content(ctx context.Context) error {
 }
 
 // unnamed removes a content directory if the image has no name and is not in use.
-func (p *pruner) unnamed(dir, digest string) error {
+func (p *pruner) unnamed(ctx context.Context, dir, digest string) error {
 	if p.gone[digest] {
 		return nil // it is part of an environment
 	}
-	reason := ""
-	var inUse *flock.Lock
-	if p.keep[digest] {
-		reason = keptForWorkspace
-	} else {
-		var err error
-		if inUse, err = p.try(filepath.Join(dir, lockFile)); errors.Is(err, flock.ErrHeld) {
-			reason = keptForMachine
-		} else if err != nil {
-			return err
-		}
+	image, reason, err := p.lockUnused(ctx, digest)
+	if err != nil {
+		return err
 	}
-	defer inUse.Release()
+	defer image.Release()
 	// Read the records after taking the lock, because a pull names its image before it releases
 	// the lock.
 	if named, err := p.named(digest); err != nil || named {

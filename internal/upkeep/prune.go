@@ -33,9 +33,7 @@ func Prune(ctx context.Context, m *workspace.Manager, o environment.PruneOptions
 	if err != nil {
 		return done, err
 	}
-	if o.Keep, err = m.Store.Digests(ctx); err != nil {
-		return done, err
-	}
+	o.Keep = m.Store.Digests
 	pruned, err := m.Environments.Prune(ctx, o)
 	done.Removed, done.Kept = append(done.Removed, pruned.Removed...), pruned.Kept
 	if err != nil {
@@ -78,7 +76,11 @@ func pruneTemplates(ctx context.Context, m *workspace.Manager, o environment.Pru
 	for _, e := range environments {
 		installed[e.Digest] = e.Installed && !o.All
 	}
-	for digest := range o.Keep {
+	used, err := o.Keep(ctx)
+	if err != nil {
+		return err
+	}
+	for digest := range used {
 		installed[digest] = true
 	}
 	store := template.Store{Dir: m.Dirs.Templates()}

@@ -209,11 +209,7 @@ func (m *Manager) SweepTemplates(ctx context.Context) error {
 	if _, err := m.Sweep(ctx); err != nil {
 		return err
 	}
-	keep, err := m.Store.Digests(ctx)
-	if err != nil {
-		return err
-	}
-	return m.Environments.Sweep(ctx, keep)
+	return m.Environments.Sweep(ctx, m.Store.Digests)
 }
 
 // DeleteTemplate deletes a template. It also deletes the template's image, unless another record
