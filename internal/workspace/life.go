@@ -146,47 +146,66 @@ func (m *Manager) Delete(ctx context.Context, kind store.Kind, id string) error 
 	if err := checkID(id); err != nil {
 		return err
 	}
-	return fault.Wrap(m.delete(ctx, kind, id), "delete "+string(kind), id)
+	_, err := m.delete(ctx, kind, id, func(store.Workspace) bool { return true })
+	return err
 }
 
-func (m *Manager) delete(ctx context.Context, kind store.Kind, id string) error {
+// delete deletes a workspace if the function ready returns true for its record, which it reads after
+// it has locked the workspace. It reports whether it deleted the workspace.
+func (m *Manager) delete(ctx context.Context, kind store.Kind, id string, ready func(store.Workspace) bool) (deleted bool, err error) {
+	defer func() { err = fault.Wrap(err, "delete "+string(kind), id) }()
 	w, err := m.Store.Workspace(ctx, id)
 	known := err == nil
 	if err != nil && fault.KindOf(err) != fault.NotFound {
-		return err
+		return false, err
 	}
 	if known && w.Kind != kind {
-		return fault.Newf(fault.NotFound, "it is a %s", w.Kind)
+		return false, fault.Newf(fault.NotFound, "it is a %s", w.Kind)
 	}
 	lock, locked := m.lock(ctx, id)
 	if locked != nil {
 		if fault.KindOf(locked) != fault.NotFound || !known {
-			return locked
+			return false, locked
 		}
-		return m.Store.Delete(ctx, id) // the folder of the workspace does not exist
+		return true, m.Store.Delete(ctx, id) // the folder of the workspace does not exist
 	}
 	defer lock.Release()
+	if known {
+		switch w, err = m.Store.Workspace(ctx, id); {
+		case err != nil && fault.KindOf(err) != fault.NotFound:
+			return false, err
+		case err == nil && !ready(w):
+			return false, nil
+		}
+	}
 	if err := m.end(ctx, id); err != nil {
-		return err
+		return false, err
 	}
 	if err := m.Store.Delete(ctx, id); err != nil {
-		return err
+		return false, err
 	}
-	return m.folder(id).Remove(context.WithoutCancel(ctx))
+	return true, m.folder(id).Remove(context.WithoutCancel(ctx))
 }
 
 // Reap deletes machines that expired before now and have no supervisor. It returns their IDs.
 func (m *Manager) Reap(ctx context.Context, now time.Time) ([]string, error) {
 	all, err := m.Store.Workspaces(ctx, store.KindVM)
 	reaped := []string{}
+	expired := func(w store.Workspace) bool {
+		return !w.ExpiresAt.IsZero() && !now.Before(w.ExpiresAt) && !m.folder(w.ID).Running()
+	}
 	for _, w := range all {
-		if w.ExpiresAt.IsZero() || now.Before(w.ExpiresAt) || m.folder(w.ID).Running() {
+		if !expired(w) {
 			continue
 		}
-		if err := m.Delete(ctx, store.KindVM, w.ID); err != nil && fault.KindOf(err) != fault.NotFound {
+		// Another process might start or use the machine before it is locked.
+		deleted, err := m.delete(ctx, store.KindVM, w.ID, expired)
+		if err != nil && fault.KindOf(err) != fault.NotFound {
 			return reaped, err
 		}
-		reaped = append(reaped, w.ID)
+		if deleted || err != nil {
+			reaped = append(reaped, w.ID)
+		}
 	}
 	return reaped, err
 }

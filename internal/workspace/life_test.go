@@ -417,3 +417,47 @@ func TestNamesAndLabelsAreUpdated(t *testing.T) {
 		t.Errorf("%+v", now.Labels)
 	}
 }
+
+// TestReapChecksAgainUnderLock checks that an expired machine is not deleted if another process
+// starts it, or extends its time to live, while Reap waits for the lock.
+func TestReapChecksAgainUnderLock(t *testing.T) {
+	t.Parallel()
+	m := newManager(t)
+	spec := onHost()
+	spec.Kind, spec.TTLSeconds = store.KindVM, 600
+	w, err := m.Create(t.Context(), spec)
+	check(t, err)
+	later := time.Now().Add(time.Hour)
+	for _, c := range []struct {
+		name string
+		use  func() error
+	}{
+		{"started", func() error { return m.start(t.Context(), w.ID, nil) }},
+		{"used", func() error { return m.Store.Active(t.Context(), w.ID, later, later.Add(time.Hour)) }},
+	} {
+		lock, err := m.lock(t.Context(), w.ID)
+		check(t, err)
+		type result struct {
+			ids []string
+			err error
+		}
+		done := make(chan result, 1)
+		go func() {
+			ids, err := m.Reap(t.Context(), later)
+			done <- result{ids, err}
+		}()
+		time.Sleep(300 * time.Millisecond) // by now Reap has read the record and waits
+		check(t, c.use())
+		lock.Release()
+		if r := <-done; r.err != nil || len(r.ids) != 0 {
+			t.Errorf("%s: %v, %v", c.name, r.ids, r.err)
+		}
+		if _, err := m.Get(t.Context(), store.KindVM, w.ID); err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		check(t, errors.Join(m.stop(t.Context(), w.ID, "enough", false), m.folder(w.ID).AwaitEnd(t.Context())))
+	}
+	if ids, err := m.Reap(t.Context(), later.Add(2*time.Hour)); err != nil || len(ids) != 1 {
+		t.Errorf("%v, %v", ids, err)
+	}
+}

@@ -198,10 +198,16 @@ func (d *daemon) drop(ctx context.Context, roots []string) error {
 	return nil
 }
 
+// probePatience is how long remove waits for the lifecycle lock, because probes and sweeps lock it
+// for a moment too.
+const probePatience = time.Second
+
 // remove deletes a machine whose time to live has expired. If another process has locked the
 // machine to change it, remove does nothing: that process sees that the machine has expired.
 func (d *daemon) remove(ctx context.Context) error {
-	lock, err := flock.Try(filepath.Join(d.config.Folder, remote.LifecycleLock), flock.Exclusive)
+	patient, cancel := context.WithTimeoutCause(ctx, probePatience, flock.ErrHeld)
+	defer cancel()
+	lock, err := flock.Take(patient, filepath.Join(d.config.Folder, remote.LifecycleLock), flock.Exclusive, nil)
 	if errors.Is(err, flock.ErrHeld) {
 		return nil
 	}

@@ -442,3 +442,29 @@ func TestSocketsInLongPaths(t *testing.T) {
 		t.Errorf("got %q", out)
 	}
 }
+
+// TestRemoveWaitsForProbe checks that a supervisor deletes its expired machine although another
+// process locks the machine for a moment.
+func TestRemoveWaitsForProbe(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, nil)
+	d := newDaemon("test", h.config)
+	defer d.store.Close()
+	probe, err := flock.Try(filepath.Join(h.config.Folder, remote.LifecycleLock), flock.Exclusive)
+	check(t, err)
+	removed := make(chan error, 1)
+	go func() { removed <- d.remove(t.Context()) }()
+	select {
+	case err := <-removed:
+		t.Errorf("it did not wait: %v", err)
+	case <-time.After(100 * time.Millisecond):
+		probe.Release()
+		check(t, <-removed)
+	}
+	if _, err := h.store.Workspace(t.Context(), h.config.Workspace.ID); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("its record: %v", err)
+	}
+	if _, err := os.Lstat(string(h.folder)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its folder: %v", err)
+	}
+}
