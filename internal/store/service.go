@@ -83,14 +83,16 @@ type ServiceResult struct {
 }
 
 // PutService stores a service. It replaces a service of the same name, unless the stored service
-// was started later.
+// was started later. If the stored service has ended, a running service always replaces it, because
+// the clock might have been set back.
 func (s *Store) PutService(ctx context.Context, id string, v Service) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		if err := tx.QueryRowContext(ctx, "SELECT 1 FROM workspaces WHERE id = $1", id).Scan(new(int)); err != nil {
 			return s.missing(err, id)
 		}
 		_, err := tx.ExecContext(ctx, `INSERT INTO services (workspace_id, name, spec, started_at, ready_at, ended_at, result)
-			VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (workspace_id, name) DO UPDATE SET spec = $3, started_at = $4, ready_at = $5, ended_at = $6, result = $7 WHERE started_at <= $4`,
+			VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (workspace_id, name) DO UPDATE SET spec = $3, started_at = $4, ready_at = $5, ended_at = $6, result = $7
+			WHERE services.started_at <= $4 OR services.ended_at <> 0 AND $6 = 0`,
 			id, v.Name, text(v.Spec), nanos(v.StartedAt), nanos(v.ReadyAt), nanos(v.EndedAt), text(v.Result))
 		return err
 	})

@@ -49,6 +49,18 @@ func TestServices(t *testing.T) {
 	put(next)
 	put(ended) // a late update of the previous service
 	is(next)
+	stopped := next
+	stopped.EndedAt = next.StartedAt.Add(1)
+	put(stopped)
+	put(ended)
+	is(stopped)
+	earlier := web // started after the clock was set back
+	earlier.StartedAt = next.StartedAt.Add(-time.Minute)
+	put(earlier)
+	is(earlier)
+	put(ended)
+	is(earlier)
+	put(next)
 	put(Service{Name: "db", StartedAt: born, EndedAt: born.Add(1)})
 	if w, err := s.Workspace(ctx, "ws-1"); err != nil || w.ServiceCount != 2 || w.OpenServiceCount != 1 {
 		t.Errorf("%d, of which %d are open: %v", w.ServiceCount, w.OpenServiceCount, err)
