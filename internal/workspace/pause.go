@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
@@ -136,8 +137,7 @@ func (m *Manager) forget(ctx context.Context, id string) error {
 	if err := m.Store.SetDisks(ctx, id, w.Disks); err != nil {
 		return err
 	}
-	if err := m.folder(id).WriteEnd(remote.End{Reason: reason}); err != nil {
-		return err
-	}
-	return m.sweepDisks(context.WithoutCancel(ctx), id)
+	// The sweep is first, because WriteEnd might need the space that it frees.
+	swept := m.sweepDisks(context.WithoutCancel(ctx), id)
+	return errors.Join(swept, m.folder(id).WriteEnd(remote.End{Reason: reason}))
 }

@@ -160,7 +160,11 @@ func (m *Manager) forkFrom(ctx context.Context, w store.Workspace, snapshot stri
 	if err != nil {
 		return from, false, err
 	}
-	return m.from(ctx, w, snapshot)
+	from, whole, err = m.from(ctx, w, snapshot)
+	if err != nil {
+		err = errors.Join(err, m.sweepDisks(context.WithoutCancel(ctx), w.ID))
+	}
+	return from, whole, err
 }
 
 // fork creates one fork of source. The parameter from contains the disks to start from. If owned is

@@ -95,6 +95,9 @@ func (m *Manager) takeSnapshot(ctx context.Context, w store.Workspace, name stri
 	if err == nil {
 		defer c.Close()
 		err := c.Snapshot(ctx, name, whole, live)
+		if err != nil && ctx.Err() == nil { // if the caller has left, the supervisor still uses the disks
+			m.sweepDisks(context.WithoutCancel(ctx), w.ID)
+		}
 		if asleep {
 			_ = c.Pause(ctx, pausedReason) // if the pause fails, the workspace keeps running, and its state shows that
 		}

@@ -1,8 +1,11 @@
 package workspace
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -136,5 +139,53 @@ func TestResetToMissingDiskChangesNothing(t *testing.T) {
 			t.Errorf("without %s it was reset all the same: %+v", name, now.Disks)
 		}
 	}
+	lock.Release()
+}
+
+// TestFailedSnapshotIsSwept checks that a failed snapshot of a running workspace leaves no disks.
+func TestFailedSnapshotIsSwept(t *testing.T) {
+	t.Parallel()
+	m := newManager(t)
+	w := create(t, m, "a", "alpha")
+	_, err := m.CreateSnapshot(t.Context(), w.ID, "s", true)
+	check(t, err)
+	disks, err := m.disks(w.Workspace)
+	check(t, err)
+	path, _ := disks.NewRoot(store.Disks{})
+	check(t, os.WriteFile(path, []byte("what the supervisor has saved"), 0o600))
+	_, err = m.CreateSnapshot(t.Context(), w.ID, "s", true)
+	wantKind(t, "a second of the same name", err, fault.Exists)
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the saved root still exists: %v", err)
+	}
+	wantFile(t, m, w.ID, "a", "alpha")
+}
+
+// TestForgetFreesSpaceFirst checks that a stop of a paused workspace removes the saved machine even
+// if the reason of the end can't be written, for example because the disk is full.
+func TestForgetFreesSpaceFirst(t *testing.T) {
+	t.Parallel()
+	m := newManager(t)
+	ctx := t.Context()
+	w := store.Workspace{ID: "ws-1", Kind: store.KindWorkspace, Spec: store.Spec{Isolation: "tcg"}, Starts: 1}
+	folder, lock, err := m.newFolder(w.ID)
+	check(t, err)
+	defer lock.Release()
+	disks := remote.DisksOf(m.Dirs, folder, true, store.Spec{})
+	w.Disks, err = disks.Create(ctx, nil)
+	check(t, err)
+	path, next, err := disks.NewCheckpoint(w.Disks)
+	check(t, err)
+	w.Disks = next
+	check(t, os.WriteFile(filepath.Join(path, "memory"), []byte("x"), 0o600))
+	check(t, m.Store.AddWorkspace(ctx, w))
+	check(t, os.Mkdir(filepath.Join(string(folder), "end.json"), 0o700)) // makes WriteEnd fail
+	if err := m.forget(ctx, w.ID); err == nil {
+		t.Error("the reason was written")
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the saved machine still exists: %v", err)
+	}
+	check(t, os.Remove(filepath.Join(string(folder), "end.json")))
 	lock.Release()
 }
