@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
 )
 
@@ -31,7 +32,9 @@ func (m *Manager) Collect(now time.Time) error {
 		case !info.Running() && now.Sub(info.EndedAt) > m.Grace:
 			err = errors.Join(err, info.Folder.Remove())
 		case info.Orphaned && (info.RuntimeLimit > 0 && now.Sub(info.CreatedAt) > info.RuntimeLimit || info.IdleTimeout > 0 && now.Sub(info.LastActive()) > info.IdleTimeout):
-			err = errors.Join(err, m.finish(info.Folder, TimedOut))
+			if e := m.finish(info.Folder, TimedOut); !errors.Is(e, flock.ErrHeld) { // held: it was just recovered
+				err = errors.Join(err, e)
+			}
 		}
 	}
 	return err
@@ -54,15 +57,7 @@ const startTime = 30 * time.Second
 
 // cleanUp ends everything that a killed session process left running. A program in tmux can
 // continue: its session is then orphaned.
-func (m *Manager) cleanUp(f Folder) (orphaned bool, err error) { return m.endUnowned(f, "") }
-
-// finish ends a session that has no session process.
-func (m *Manager) finish(f Folder, why ExitReason) error {
-	_, err := m.endUnowned(f, why)
-	return err
-}
-
-func (m *Manager) endUnowned(f Folder, why ExitReason) (orphaned bool, err error) {
+func (m *Manager) cleanUp(f Folder) (orphaned bool, err error) {
 	lock, err := f.LockProcess()
 	if errors.Is(err, flock.ErrHeld) || errors.Is(err, fs.ErrNotExist) {
 		return false, nil // another process cleans up, or the session was removed
@@ -71,6 +66,33 @@ func (m *Manager) endUnowned(f Folder, why ExitReason) (orphaned bool, err error
 		return false, err
 	}
 	defer lock.Release()
+	return m.endUnowned(f, "")
+}
+
+// finishPatience is how long finish waits for the lock of a session. Listing sessions locks them
+// for a moment too.
+const finishPatience = 2 * time.Second
+
+// finish ends a session that has no session process. Otherwise the error is a flock.ErrHeld.
+func (m *Manager) finish(f Folder, why ExitReason) error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), finishPatience, flock.ErrHeld)
+	defer cancel()
+	lock, err := flock.Take(ctx, f.path(lockName), flock.Exclusive, nil)
+	switch {
+	case errors.Is(err, flock.ErrHeld):
+		return fault.Newf(fault.Unavailable, "its folder is %w", err).WithHint("try again")
+	case errors.Is(err, fs.ErrNotExist):
+		return nil // the session was removed
+	case err != nil:
+		return err
+	}
+	defer lock.Release()
+	_, err = m.endUnowned(f, why)
+	return err
+}
+
+// endUnowned ends a locked session. If why is empty, an orphaned session continues.
+func (m *Manager) endUnowned(f Folder, why ExitReason) (orphaned bool, err error) {
 	state, _, err := f.State()
 	if err != nil || !state.Running() {
 		return false, err

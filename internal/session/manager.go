@@ -279,12 +279,14 @@ func (m *Manager) CloseFor(ctx context.Context, id, client string) error {
 	if info.Running() {
 		if info.Orphaned {
 			m.AppendEvent(info, Event{Event: "close", Client: client})
-			err = m.finish(info.Folder, Killed)
-		} else {
-			err = info.End(ctx, client)
-		}
-		if err != nil {
+		} else if err := info.End(ctx, client); err != nil {
 			return fault.Wrap(err, "close session", id)
+		}
+		// A session process that was killed has not ended its programs.
+		if state, _, err := info.Folder.State(); err == nil && state.Running() {
+			if err := m.finish(info.Folder, Killed); err != nil {
+				return fault.Wrap(err, "close session", id)
+			}
 		}
 	}
 	return fault.Wrap(info.Folder.Remove(), "close session", id)

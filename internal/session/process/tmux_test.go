@@ -228,6 +228,28 @@ func killSessionProcess(t *testing.T, info session.Info) {
 	}
 }
 
+// TestKilledDuringClose checks that a close ends all programs of a session whose session process is
+// killed before it can do so.
+func TestKilledDuringClose(t *testing.T) {
+	m := manager(t)
+	info := spawn(t, m, spec(`(setsid sh -c 'trap "" HUP; echo ready; sleep 1000' &) ; sleep 1000`))
+	until(t, info, "ready")
+	unix.Kill(sessionProcessOf(t, info), unix.SIGSTOP)
+	closed := make(chan error, 1)
+	go func() { closed <- m.Close(t.Context(), info.ID) }()
+	time.Sleep(200 * time.Millisecond) // by now the close waits for an answer
+	killSessionProcess(t, info)
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if left := marked(info.ID); len(left) > 0 {
+		t.Errorf("left %v", left)
+		for _, pid := range left {
+			unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+}
+
 func TestRecover(t *testing.T) {
 	m := tmuxManager(t)
 	var infos []session.Info
