@@ -150,8 +150,8 @@ func (m *Manager) Delete(ctx context.Context, kind store.Kind, id string) error 
 	return err
 }
 
-// delete deletes a workspace if the function ready returns true for its record, which it reads after
-// it has locked the workspace. It reports whether it deleted the workspace.
+// delete deletes a workspace if the function ready returns true for its record. It reads the record
+// after it has locked the workspace. It reports whether it deleted the workspace.
 func (m *Manager) delete(ctx context.Context, kind store.Kind, id string, ready func(store.Workspace) bool) (deleted bool, err error) {
 	defer func() { err = fault.Wrap(err, "delete "+string(kind), id) }()
 	w, err := m.Store.Workspace(ctx, id)

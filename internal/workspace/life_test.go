@@ -418,8 +418,8 @@ func TestNamesAndLabelsAreUpdated(t *testing.T) {
 	}
 }
 
-// TestReapChecksAgainUnderLock checks that an expired machine is not deleted if another process
-// starts it, or extends its time to live, while Reap waits for the lock.
+// TestReapChecksAgainUnderLock checks that Reap reads the record again after it has waited for the
+// lock. Meanwhile another process starts the machine, or extends its time to live.
 func TestReapChecksAgainUnderLock(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)

@@ -161,8 +161,8 @@ func TestFailedSnapshotIsSwept(t *testing.T) {
 	wantFile(t, m, w.ID, "a", "alpha")
 }
 
-// TestForgetFreesSpaceFirst checks that a stop of a paused workspace removes the saved machine even
-// if the reason of the end can't be written, for example because the disk is full.
+// TestForgetFreesSpaceFirst checks that a stop of a paused workspace removes the saved machine. On
+// a full disk, the reason of the end can't be written before that.
 func TestForgetFreesSpaceFirst(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)

@@ -165,7 +165,7 @@ type daemon struct {
 
 	reconfiguring sync.Mutex // locked while settings change
 
-	pausing   chan struct{} // has one slot, which is full while the machine is being paused, and from its end on
+	pausing   chan struct{} // a value blocks pauses: during a pause or a live snapshot, and from the end on
 	unused    func()        // releases the locks of [remote.Folder.Unused], so that waiting callers continue; nil: not locked
 	suspended atomic.Bool   // the machine was saved, and another supervisor will resume it
 
