@@ -3,7 +3,6 @@ package daemon
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/fault"
@@ -71,11 +70,7 @@ func testStopDuringDelay(t *testing.T, h *home, c *remote.Client) {
 	if err := again(c, t, "delay", `true`, "", nil); fault.KindOf(err) != fault.Exists {
 		t.Errorf("a second service of the name: %v", err)
 	}
-	began := time.Now()
 	check(t, c.StopService(t.Context(), "delay"))
-	if took := time.Since(began); took > stopGrace {
-		t.Errorf("it took %v", took)
-	}
 	s := h.service(t, "delay")
 	if s.EndedAt.IsZero() || !s.Result.Stopped || s.Result.Code != 3 || s.Result.Broken != "" || s.Result.Restarts.Waits {
 		t.Errorf("%+v", s)
