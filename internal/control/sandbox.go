@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"connectrpc.com/connect"
@@ -38,8 +39,25 @@ type Create struct {
 	Request    string            // a digest of the request, for Key
 }
 
+// check fails with Invalid if a number is outside its range. The quota and the host agent need
+// this, because the host agent gets the numbers as int32.
+func (r Create) check() error {
+	for _, n := range []struct {
+		name        string
+		value, most int64
+	}{
+		{"vcpus", r.VCPUs, 64}, {"memory_mb", r.MemoryMB, 1 << 20}, {"disk_mb", r.DiskMB, 16 << 10}, {"timeout_sec", r.TimeoutSec, math.MaxInt32},
+	} {
+		if n.value < 0 || n.value > n.most {
+			return fault.New(fault.Invalid, "create sandbox", "", "%s is %d: it must be 0 to %d", n.name, n.value, n.most)
+		}
+	}
+	return nil
+}
+
 // CreateSandbox creates a sandbox and returns when it runs. If it fails, no sandbox remains. A
-// repeated call with the same key returns the sandbox of the first call that succeeded.
+// repeated call with the same key returns the sandbox of the first call that succeeded. Invalid: a
+// number is outside its range.
 func (c *Control) CreateSandbox(ctx context.Context, by Actor, req Create) (b store.Sandbox, err error) {
 	began := time.Now()
 	ctx, span := tracing.Begin(ctx, "create sandbox")
@@ -49,6 +67,9 @@ func (c *Control) CreateSandbox(ctx context.Context, by Actor, req Create) (b st
 		span.Set("sandbox", b.ID)
 		span.End(err)
 	}()
+	if err := req.check(); err != nil {
+		return b, err
+	}
 	b = store.Sandbox{
 		HostID: c.chooseHost(), TeamID: by.TeamID, Template: req.Template, VCPUs: req.VCPUs, MemoryMB: req.MemoryMB, DiskMB: req.DiskMB, TimeoutSec: req.TimeoutSec,
 		Metadata: req.Metadata,

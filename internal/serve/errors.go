@@ -135,8 +135,11 @@ func writeError(w http.ResponseWriter, e *Error) {
 	json.NewEncoder(w).Encode(e)
 }
 
-// huma calls this function to create the errors for requests that do not match their schema.
 func init() {
+	// Go's JSON decoder ignores the case of names. If huma did too, a second spelling of a field
+	// would replace the value that huma has checked.
+	huma.ValidateStrictCasing = true
+	// huma calls this function to create the errors for requests that do not match their schema.
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
 		if status == http.StatusUnprocessableEntity {
 			status = http.StatusBadRequest

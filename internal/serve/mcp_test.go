@@ -154,6 +154,23 @@ func TestMCPLife(t *testing.T) {
 	}
 }
 
+// TestMCPLimits checks that numbers which the host agent would truncate are refused.
+func TestMCPLimits(t *testing.T) {
+	w := newWorld(t)
+	w.answerOperations()
+	own := w.agent("full")
+	for _, args := range []map[string]any{
+		{"environment": "debian:12", "mem_mib": 1<<32 + 512}, {"environment": "debian:12", "mem_mib": 1<<20 + 1},
+	} {
+		if kind := own.call("workspace_create", args, nil); kind != "invalid_argument" {
+			t.Errorf("%v: %q", args, kind)
+		}
+	}
+	if all, err := w.store.Sandboxes(t.Context(), w.team); err != nil || len(all) != 0 {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
 // TestMCPAuthentication checks the answers to requests without a valid key, and the metadata that a
 // client then reads.
 func TestMCPAuthentication(t *testing.T) {

@@ -269,6 +269,25 @@ func TestTolerantBodies(t *testing.T) {
 	}
 }
 
+// TestSpellingOfFields checks that the spelling of a field can't bypass its limits. Go's JSON
+// decoder ignores the case of names, and the last field wins.
+func TestSpellingOfFields(t *testing.T) {
+	w := newWorld(t)
+	for path, bodies := range map[string][]string{
+		"/v1/sandboxes": {`{"vcpus":1,"VCPUS":-4294967288}`, `{"memory_mb":512,"Memory_MB":-1}`, `{"VCPUS":65}`, `{"Template":"x"}`},
+		"/v1/auth/login": {`{"email":"a@b","password":"x","Email":"` + strings.Repeat("a", 400) + `"}`},
+	} {
+		for _, in := range bodies {
+			if got := w.call("full", "POST", path, json.RawMessage(in), nil); got != http.StatusBadRequest {
+				t.Errorf("%.60s: got %d", in, got)
+			}
+		}
+	}
+	if all, err := w.store.Sandboxes(t.Context(), w.team); err != nil || len(all) != 0 {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
 // TestErrors checks the code of each kind of error.
 func TestErrors(t *testing.T) {
 	w := newWorld(t)
