@@ -171,9 +171,9 @@ func address(r *http.Request) string {
 }
 
 // checkSender refuses cross-site requests of browsers. It allows requests with a key or a token,
-// because a browser adds only cookies automatically.
+// because a browser adds only cookies, and passwords for HTTP authentication, automatically.
 func (s *Server) checkSender(r *http.Request) error {
-	if r.Header.Get(keyHeader) != "" || r.Header.Get("Authorization") != "" {
+	if _, ok := bearer(r); ok || r.Header.Get(keyHeader) != "" {
 		return nil
 	}
 	if !s.knowsHost(r.Host) {

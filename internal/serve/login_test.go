@@ -135,6 +135,8 @@ func TestOtherSites(t *testing.T) {
 		"a name that resolves to us":     {"Host", "evil.example:" + at.Port()},
 		"the same, as its own origin":    {"Host", "evil.example", "Origin", "http://evil.example"},
 		"a sandbox with our host's name": {"Host", "8080-cl-1.localhost"},
+		"the password of a proxy":        {"Sec-Fetch-Site", "cross-site", "Origin", "http://evil.example", "Authorization", "Basic eA=="},
+		"the same, with another name":    {"Host", "evil.example", "Authorization", "Basic eA=="},
 	} {
 		if got, text := b.send("POST", "/v1/api-keys", `{}`, append(headers, "Cookie", cookie)...); got != 403 && got != 421 && got != 404 { // 404: the host of a preview
 			t.Errorf("%s: got %d: %s", name, got, text)

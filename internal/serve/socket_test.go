@@ -326,11 +326,13 @@ func TestSocketOrigin(t *testing.T) {
 	path := "/v1/sandboxes/" + w.create().ID + "/pty"
 	cookie := w.session()
 	for origin, want := range map[string]bool{w.url: true, "": false, "http://evil.example.com": false, "null": false, strings.Replace(w.url, "http:", "https:", 1): false} {
-		c, _, err := w.try(path, "Cookie", cookie, "Origin", origin)
-		w.check(err)
-		c.send(`{"type":"start"}`)
-		if e, _ := c.next(); (e.Type == "started") != want {
-			t.Errorf("origin %q: %+v", origin, e)
+		for _, password := range []string{"", "Basic eA=="} { // browsers send the password of a proxy
+			c, _, err := w.try(path, "Cookie", cookie, "Origin", origin, "Authorization", password)
+			w.check(err)
+			c.send(`{"type":"start"}`)
+			if e, _ := c.next(); (e.Type == "started") != want {
+				t.Errorf("origin %q, %q: %+v", origin, password, e)
+			}
 		}
 	}
 }
