@@ -135,7 +135,7 @@ func TestLoginLink(t *testing.T) {
 		if _, ok, err := w.OwnerLink(ctx); ok || err != nil {
 			t.Errorf("a link for an owner without a team: %v, %v", ok, err)
 		}
-		w.check(w.store.AddMember(ctx, w.by.TeamID, owner.ID, store.RoleOwner, store.RoleOwner, now))
+		w.check(second(w.store.AddMember(ctx, w.by.TeamID, owner.ID, store.RoleOwner, store.RoleOwner, now)))
 		used, ok, err := w.OwnerLink(ctx)
 		if !ok || err != nil {
 			t.Fatal(ok, err)

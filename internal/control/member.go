@@ -12,6 +12,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/secret"
 )
 
+// askOperator is the hint of errors for actions that only operators can do.
+const askOperator = "ask an operator of the server, who is an owner of the first team"
+
 // inviteTime is how long the login link of a new user is valid.
 const inviteTime = 7 * 24 * time.Hour
 
@@ -27,8 +30,10 @@ type LoginLink struct {
 }
 
 // AddMember adds the user with an email to the team for which the actor acts. If no user has this
-// email, it creates the user and returns a login link. Exists: the user is already a member.
-// Permission: only owners can add owners.
+// email, it creates the user. It returns a login link if the user has neither a password nor an
+// account at a provider. Earlier links and sessions of the user then end. Exists: the user is
+// already a member. Permission: only owners can add owners, and only operators can add a user who
+// exists and has no account at a provider.
 func (c *Control) AddMember(ctx context.Context, by Identity, email string, role store.Role) (m store.Member, link LoginLink, err error) {
 	var user string
 	defer func() { c.audit(ctx, by.Actor, actAdd, onMember, user, err) }()
@@ -39,7 +44,14 @@ func (c *Control) AddMember(ctx context.Context, by Identity, email string, role
 	u, err := c.store.UserByEmail(ctx, email)
 	switch fault.KindOf(err) {
 	case "":
-		user, err = u.ID, c.store.AddMember(ctx, by.TeamID, u.ID, role, by.Role, now)
+		user = u.ID
+		if err = c.checkExisting(ctx, by, u); err != nil {
+			break
+		}
+		var invited bool
+		if invited, err = c.store.AddMember(ctx, by.TeamID, u.ID, role, by.Role, now); invited && err == nil {
+			link, err = c.loginLink(ctx, u.ID)
+		}
 	case fault.NotFound:
 		name, _, _ := strings.Cut(email, "@")
 		u = store.User{ID: store.NewID(store.UserPrefix), Email: email, Name: name, CreatedAt: now}
@@ -53,6 +65,23 @@ func (c *Control) AddMember(ctx context.Context, by Identity, email string, role
 	}
 	m, err = c.store.Member(ctx, by.TeamID, u.ID)
 	return m, link, err
+}
+
+// checkExisting fails with Permission if the actor may not add an existing user to the team. The
+// email alone does not show who uses the account: the person who invited the user first can have
+// used the login link. A provider has checked the email, and an operator can ask the user.
+func (c *Control) checkExisting(ctx context.Context, by Identity, u store.User) error {
+	if operator, err := c.Operator(ctx, by.Actor); operator || err != nil {
+		return err
+	}
+	if _, err := c.store.Member(ctx, by.TeamID, u.ID); fault.KindOf(err) != fault.NotFound {
+		return err // if the user is a member, the store reports that
+	}
+	external, err := c.store.Externals(ctx, u.ID)
+	if err != nil || len(external) > 0 {
+		return err
+	}
+	return fault.New(fault.Permission, "add member", u.Email, "the user exists, and has no account at an OpenID provider").WithHint(askOperator)
 }
 
 func (c *Control) loginLink(ctx context.Context, user string) (LoginLink, error) {
@@ -93,7 +122,7 @@ func (c *Control) NewLoginLink(ctx context.Context, by Identity, user string) (l
 	if !operator {
 		if fresh, err := c.fresh(ctx, user); err != nil || !fresh {
 			return link, cmp.Or(err, error(fault.New(fault.Permission, "make a login link for member", user, "the member has a password, or is in another team").
-				WithHint("ask an operator of the server, who is an owner of the first team")))
+				WithHint(askOperator)))
 		}
 	}
 	return c.loginLink(ctx, user)

@@ -83,10 +83,11 @@ func TestLoginLinksOfMembers(t *testing.T) {
 		w.check(err)
 
 		invited, _ := w.invite("invited@example.com", store.RoleMember)
-		_, link, err = w.Control.AddMember(ctx, admin, "invited@example.com", store.RoleMember)
-		if err != nil || link.Token.Reveal() != "" {
-			t.Errorf("a link for a user of another team: %v", err)
-		}
+		_, _, err = w.Control.AddMember(ctx, admin, "invited@example.com", store.RoleMember)
+		w.wants("a user of another team", err, fault.Permission)
+		_, _, err = w.Control.AddMember(ctx, admin, "fresh@example.com", store.RoleMember)
+		w.wants("a member", err, fault.Exists)
+		w.check(second(w.store.AddMember(ctx, b.ID, invited.UserID, store.RoleMember, store.RoleOwner, time.Now())))
 		_, err = w.NewLoginLink(ctx, admin, invited.UserID)
 		w.wants("a user of another team", err, fault.Permission)
 		_, err = w.NewLoginLink(ctx, admin, w.by.ID)
@@ -102,6 +103,57 @@ func TestLoginLinksOfMembers(t *testing.T) {
 		w.check(err)
 		_, err = w.NewLoginLink(ctx, operator, "usr-none")
 		w.wants("nobody", err, fault.NotFound)
+	})
+}
+
+// TestAddExistingUser checks that the person who invited a user first gets no access to another
+// team that the user joins.
+func TestAddExistingUser(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		b, err := w.CreateTeam(ctx, w.by, "B")
+		w.check(err)
+		operator, admin := Identity{w.by, store.RoleOwner, nil}, Identity{Actor{Type: store.ActorUser, ID: store.NewID(store.UserPrefix), TeamID: b.ID}, store.RoleOwner, nil}
+		operator.TeamID = b.ID
+		w.check(w.store.Invite(ctx, b.ID, store.User{ID: admin.ID, Email: "admin@example.com", CreatedAt: time.Now()}, admin.Role, store.RoleOwner, time.Now()))
+
+		bob, first := w.invite("bob@example.com", store.RoleMember)
+		other, err := w.newLink(ctx, bob.UserID, time.Hour)
+		w.check(err)
+		v, err := w.LoginByLink(ctx, first.Token, "")
+		w.check(err)
+		_, _, err = w.Control.AddMember(ctx, admin, "bob@example.com", store.RoleMember)
+		w.wants("an admin adds a user of another team", err, fault.Permission)
+		if _, err := w.SessionIdentity(ctx, v.Token, ""); err != nil {
+			t.Errorf("the session of a user who was not added: %v", err)
+		}
+		_, link, err := w.Control.AddMember(ctx, operator, "bob@example.com", store.RoleMember)
+		w.check(err)
+		if _, err := w.SessionIdentity(ctx, v.Token, ""); !errors.Is(err, ErrUnauthenticated) {
+			t.Errorf("the session of the first inviter: %v", err)
+		}
+		if _, err := w.LoginByLink(ctx, other, ""); !errors.Is(err, ErrUnauthenticated) {
+			t.Errorf("the link of the first inviter: %v", err)
+		}
+		if v, err := w.LoginByLink(ctx, link.Token, ""); err != nil || v.ID != bob.UserID {
+			t.Errorf("%+v, %v", v, err)
+		}
+
+		ann, _ := w.invite("ann@example.com", store.RoleMember)
+		w.check(w.store.SetPassword(ctx, ann.UserID, secret.New("hash")))
+		_, _, err = w.Control.AddMember(ctx, admin, "ann@example.com", store.RoleMember)
+		w.wants("an admin adds a user with a password", err, fault.Permission)
+		_, link, err = w.Control.AddMember(ctx, operator, "ann@example.com", store.RoleMember)
+		if err != nil || link.Token.Reveal() != "" {
+			t.Errorf("a link for a user with a password: %v", err)
+		}
+		w.invite("eve@example.com", store.RoleMember)
+		_, err = w.LoginExternal(ctx, External{store.External{Issuer: "https://id.example", Subject: "1"}, "eve@example.com", true, "Eve"}, nil, "")
+		w.check(err)
+		_, link, err = w.Control.AddMember(ctx, admin, "eve@example.com", store.RoleMember)
+		if err != nil || link.Token.Reveal() != "" {
+			t.Errorf("a link for a user with an account at a provider: %v", err)
+		}
 	})
 }
 
@@ -179,7 +231,7 @@ func TestOperators(t *testing.T) {
 		if err != nil || b.Role != store.RoleOwner || !strings.HasPrefix(b.Slug, "team-1-") {
 			t.Errorf("%+v, %v", b, err)
 		}
-		w.check(w.store.AddMember(ctx, b.ID, m.UserID, store.RoleOwner, store.RoleOwner, time.Now()))
+		w.check(second(w.store.AddMember(ctx, b.ID, m.UserID, store.RoleOwner, store.RoleOwner, time.Now())))
 		key := Actor{Type: store.ActorKey, ID: w.by.ID, TeamID: w.by.TeamID}
 		for name, by := range map[string]Actor{"an admin": admin, "a key": key} {
 			_, err = w.CreateTeam(ctx, by, "C")
@@ -270,6 +322,8 @@ func TestExternal(t *testing.T) {
 		m, link := w.invite("ann@example.com", store.RoleAdmin)
 		v, err := w.LoginByLink(ctx, link.Token, "")
 		w.check(err)
+		_, key, err := w.NewKey(ctx, v.Actor, "of the inviter", nil, time.Time{})
+		w.check(err)
 		w.check(w.ChangePassword(ctx, v.Actor, secret.Value{}, secret.New("of the inviter")))
 		_, err = w.LoginExternal(ctx, at("1", "ann@example.com", false), nil, "")
 		w.wants("an email that is not verified", err, fault.Permission)
@@ -283,6 +337,9 @@ func TestExternal(t *testing.T) {
 		}
 		if _, err := w.Login(ctx, "ann@example.com", secret.New("of the inviter"), ""); !errors.Is(err, ErrUnauthenticated) {
 			t.Errorf("the password of the inviter: %v", err)
+		}
+		if _, err := w.KeyIdentity(ctx, key, ""); !errors.Is(err, ErrUnauthenticated) {
+			t.Errorf("the API key of the inviter: %v", err)
 		}
 		_, err = w.LoginExternal(ctx, at("2", "ann@example.com", true), nil, "")
 		w.wants("another account with the email", err, fault.Precondition)

@@ -36,10 +36,10 @@ func newLoginLink(r *http.Request, l control.LoginLink) LoginLink {
 	return LoginLink{origin(r) + "/login/" + l.Token.Reveal(), l.Expires}
 }
 
-// AddedMember is a new member. If the user is new too, it has a link for their first login.
+// AddedMember is a new member. If the user has only been invited, it has a link for their login.
 type AddedMember struct {
 	Member
-	Link      string     `json:"login_link,omitempty" doc:"A link for the first login of a new user, which works once; absent if the user already existed"`
+	Link      string     `json:"login_link,omitempty" doc:"A link that works once, for a user with neither a password nor an account at a provider. Earlier links of the user do not work any more"`
 	ExpiresAt *time.Time `json:"login_link_expires_at,omitempty"`
 }
 

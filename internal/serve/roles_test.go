@@ -41,7 +41,8 @@ func (w *world) token(user, team string, valid time.Duration) string {
 func (w *world) member(name, team string, role store.Role) string {
 	w.t.Helper()
 	id := w.user(strings.ToLower(rand.Text()) + "@example.com")
-	w.check(w.store.AddMember(w.t.Context(), team, id, role, store.RoleOwner, time.Now()))
+	_, err := w.store.AddMember(w.t.Context(), team, id, role, store.RoleOwner, time.Now())
+	w.check(err)
 	w.tokens[name] = w.token(id, team, time.Hour)
 	return id
 }

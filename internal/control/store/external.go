@@ -24,18 +24,25 @@ func (s *Store) UserByExternal(ctx context.Context, e External) (User, error) {
 
 // Externals returns the accounts of a user at providers.
 func (s *Store) Externals(ctx context.Context, user string) ([]External, error) {
-	all, err := collect(ctx, s.read, func(r row) (e External, err error) {
-		return e, r.Scan(&e.Issuer, &e.Subject)
-	}, "SELECT issuer, subject FROM identities WHERE user_id = $1 ORDER BY issuer", user)
+	all, err := externals(ctx, s.read, user)
 	return all, s.fault(err)
 }
 
-// Link adds an account at a provider to a user. It removes the user's password, sessions and login
-// links, because the person who sent the invitation may have them. Precondition: the user has
-// another account at the provider.
+func externals(ctx context.Context, from querier, user string) ([]External, error) {
+	return collect(ctx, from, func(r row) (e External, err error) {
+		return e, r.Scan(&e.Issuer, &e.Subject)
+	}, "SELECT issuer, subject FROM identities WHERE user_id = $1 ORDER BY issuer", user)
+}
+
+// Link adds an account at a provider to a user. It removes the user's password, sessions, login
+// links and API keys, because the person who sent the invitation may have them. Precondition: the
+// user has another account at the provider.
 func (s *Store) Link(ctx context.Context, user string, e External, now time.Time) error {
 	return s.change(ctx, func(tx *sql.Tx) error {
 		if err := setPassword(ctx, tx, user, secret.Value{}); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, "DELETE FROM api_keys WHERE created_by = $1", user); err != nil {
 			return err
 		}
 		return addExternal(ctx, tx, user, e, now)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/secret"
 )
 
 // Role determines the permissions of a member.
@@ -68,19 +69,30 @@ func member(ctx context.Context, from querier, team, user string) (Member, error
 	return find(ctx, from, "member", user, scanMember, "SELECT "+memberFields+" WHERE m.team_id = $1 AND m.user_id = $2", team, user)
 }
 
-// AddMember adds a user to a team. by is the role of the member who adds the user. NotFound: there
+// AddMember adds a user to a team. by is the role of the member who adds the user. If the user has
+// neither a password nor an account at a provider, invited is true. The user's sessions and login
+// links then end, because the person who sent the first invitation may have them. NotFound: there
 // is no such team or user. Exists: the user is already a member. Permission: only an owner can add
 // owners.
-func (s *Store) AddMember(ctx context.Context, team, user string, role, by Role, now time.Time) error {
-	return s.change(ctx, func(tx *sql.Tx) error {
+func (s *Store) AddMember(ctx context.Context, team, user string, role, by Role, now time.Time) (invited bool, err error) {
+	err = s.change(ctx, func(tx *sql.Tx) error {
 		if err := lockTeam(ctx, tx, team); err != nil {
 			return err
 		}
-		if _, err := find(ctx, tx, "user", user, scanUser, "SELECT "+userFields+" FROM users WHERE id = $1", user); err != nil {
+		u, err := find(ctx, tx, "user", user, scanUser, "SELECT "+userFields+" FROM users WHERE id = $1", user)
+		if err != nil {
 			return err
 		}
-		return s.addMember(ctx, tx, team, user, role, by, now)
+		if err := s.addMember(ctx, tx, team, user, role, by, now); err != nil {
+			return err
+		}
+		external, err := externals(ctx, tx, user)
+		if invited = err == nil && u.Password.Reveal() == "" && len(external) == 0; !invited {
+			return err
+		}
+		return setPassword(ctx, tx, user, secret.Value{})
 	})
+	return invited, err
 }
 
 func (s *Store) addMember(ctx context.Context, tx *sql.Tx, team, user string, role, by Role, now time.Time) error {
