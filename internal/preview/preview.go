@@ -88,7 +88,8 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, p Port) {
 	}
 	pass := h.pass(r)
 	v, err := h.Control.Visit(r.Context(), p.ID, p.Number, pass)
-	if err == nil && !v.Anonymous && pass.Key.Reveal() == "" && !sameSandbox(r, p, h.Domains) {
+	linked := !v.LinkEnds.IsZero() && r.URL.Query().Has(linkParameter)
+	if err == nil && !v.Anonymous && pass.Key.Reveal() == "" && !sameSandbox(r, p, h.Domains, linked) {
 		err = fault.Newf(fault.Permission, "another site sent this request")
 	}
 	if !h.limit(w, r, v.Actor) {
@@ -98,7 +99,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, p Port) {
 		h.refuse(w, r, p, pass, err)
 		return
 	}
-	if !v.LinkEnds.IsZero() && r.URL.Query().Has(linkParameter) {
+	if linked {
 		http.SetCookie(w, h.cookie(r, linkKind+pass.Link.Reveal(), v.LinkEnds))
 		if isNavigation(r) {
 			clean := url.URL{Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: withoutLink(r.URL.RawQuery)}
@@ -184,13 +185,22 @@ func (h *Handler) cookie(r *http.Request, value string, expires time.Time) *http
 }
 
 // sameSandbox reports whether a request comes from the preview itself or from another port of the
-// sandbox. Browsers add cookies also to requests that a hostile sandbox sends.
-func sameSandbox(r *http.Request, p Port, domains []string) bool {
-	origin := r.Header.Get("Origin")
-	if origin == "" {
-		return true // no browser, or a navigation, or a GET whose answer the sender can't read
+// sandbox. Browsers add cookies also to requests that a hostile sandbox sends. A request without an
+// Origin can come from any page if it is a navigation, or if linked is true: its address contains a
+// link, so it needs no cookie.
+func sameSandbox(r *http.Request, p Port, domains []string, linked bool) bool {
+	sender := r.Header.Get("Origin")
+	if sender == "" {
+		switch r.Header.Get("Sec-Fetch-Site") {
+		case "", "none", "same-origin": // no browser, the user, or the preview itself
+			return true
+		}
+		if linked || r.Header.Get("Sec-Fetch-Mode") == "navigate" {
+			return true
+		}
+		sender = r.Referer() // browsers send no Origin for scripts and images
 	}
-	u, err := url.Parse(origin)
+	u, err := url.Parse(sender)
 	if err != nil {
 		return false
 	}
@@ -275,7 +285,8 @@ func (h *Handler) Open(w http.ResponseWriter, r *http.Request, session secret.Va
 		h.fail(w, r, http.StatusNotFound, problem{Title: "No such preview", Text: "The address does not name a port of a sandbox."})
 		return
 	}
-	if mode := r.Header.Get("Sec-Fetch-Mode"); mode != "" && mode != "navigate" { // such as an image in a preview
+	mode, dest := r.Header.Get("Sec-Fetch-Mode"), r.Header.Get("Sec-Fetch-Dest")
+	if mode != "" && mode != "navigate" || dest != "" && dest != "document" { // such as an image or a frame in a preview
 		h.fail(w, r, http.StatusForbidden, problem{Title: "Not allowed", Text: "Only a browser that opens this address as a page gets a preview."})
 		return
 	}

@@ -204,6 +204,47 @@ func TestPreview(t *testing.T) {
 	}
 }
 
+// TestPreviewSenders checks which requests without an Origin use the login of a browser. Browsers
+// send none for scripts and images.
+func TestPreviewSenders(t *testing.T) {
+	p := newPreviewed(t)
+	p.login("localhost")
+	p.get(p.address("/"))
+	var link PortLink
+	if got := p.call("full", "POST", "/v1/sandboxes/"+p.id+"/ports/8000/link", map[string]any{"expires_in_sec": 60}, &link); got != 201 {
+		t.Fatalf("got %d", got)
+	}
+	other := "http://8000-cl-other.localhost:" + p.port + "/"
+	for what, c := range map[string]struct {
+		site, mode, dest, referer string
+		want                      int
+	}{
+		"a program":                       {"", "", "", "", 200},
+		"a script of the page":            {"same-origin", "no-cors", "script", p.address("/"), 200},
+		"a page without a referrer":       {"same-origin", "no-cors", "image", "", 200},
+		"an address that a user typed":    {"none", "navigate", "document", "", 200},
+		"a link of another site":          {"cross-site", "navigate", "document", "https://example.org/", 200},
+		"another port of the sandbox":     {"same-site", "no-cors", "script", "http://3000-" + p.id + ".localhost:" + p.port + "/", 200},
+		"a script of another sandbox":     {"same-site", "no-cors", "script", other, 403},
+		"an image of another site":        {"cross-site", "no-cors", "image", "https://example.org/", 403},
+		"a sandbox that hides its name":   {"same-site", "no-cors", "script", "", 403},
+		"a sandbox with a similar name":   {"same-site", "no-cors", "script", "http://8000-" + p.id + ".localhost.evil.example/", 403},
+		"a referrer that is not an URL":   {"same-site", "no-cors", "script", "http://[", 403},
+		"an unknown site":                 {"new", "no-cors", "script", other, 403},
+		"a fetch of another origin, read": {"same-site", "same-origin", "empty", other, 403},
+	} {
+		headers := []string{"Sec-Fetch-Site", c.site, "Sec-Fetch-Mode", c.mode, "Sec-Fetch-Dest", c.dest, "Referer", c.referer}
+		if got, text, _ := p.send("GET", p.address("/x"), nil, headers...); got != c.want {
+			t.Errorf("%s: got %d: %s", what, got, text)
+		}
+	}
+	image := []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "image", "Referer", "https://example.org/"}
+	p.client.Jar, _ = cookiejar.New(nil)
+	if got, text, _ := p.send("GET", link.URL, nil, image...); got != 200 {
+		t.Errorf("the link of an image on another site: got %d: %s", got, text)
+	}
+}
+
 // TestPreviewHidesLogins checks that a guest sees no cookie, key or token of pyro, and can't set
 // cookies and policies for others.
 func TestPreviewHidesLogins(t *testing.T) {
@@ -324,6 +365,11 @@ func TestPreviewErrors(t *testing.T) {
 	}
 	if got, text, _ := p.send("GET", "http://localhost:"+p.port+"/preview/open?sandbox="+p.id+"&port=8000", nil, "Sec-Fetch-Mode", "no-cors"); got != 403 {
 		t.Errorf("an image: got %d: %s", got, text)
+	}
+	for dest, want := range map[string]int{"iframe": 403, "embed": 403, "document": 200} {
+		if got, text, _ := p.get("http://localhost:"+p.port+"/preview/open?sandbox="+p.id+"&port=8000", "Sec-Fetch-Dest", dest); got != want {
+			t.Errorf("%s: got %d: %s", dest, got, text)
+		}
 	}
 	p.call("full", "DELETE", "/v1/sandboxes/"+p.id, nil, nil)
 	if got, _, _ := p.get(p.address("/")); got != 404 {
