@@ -494,7 +494,7 @@ type AddedMember struct {
 	Email    string    `json:"email"`
 	JoinedAt time.Time `json:"joined_at"`
 
-	// LoginLink A link for the first login of a new user, which works once; absent if the user already existed
+	// LoginLink A link that works once, for a user with neither a password nor an account at a provider. Earlier links of the user do not work any more
 	LoginLink          *string         `json:"login_link,omitempty"`
 	LoginLinkExpiresAt *time.Time      `json:"login_link_expires_at,omitempty"`
 	Name               string          `json:"name"`

@@ -1168,7 +1168,7 @@ export interface components {
             email: string;
             /** Format: date-time */
             joined_at: string;
-            /** @description A link for the first login of a new user, which works once; absent if the user already existed */
+            /** @description A link that works once, for a user with neither a password nor an account at a provider. Earlier links of the user do not work any more */
             login_link?: string;
             /** Format: date-time */
             login_link_expires_at?: string;
