@@ -68,8 +68,8 @@ func (c *Control) AddMember(ctx context.Context, by Identity, email string, role
 }
 
 // checkExisting fails with Permission if the actor may not add an existing user to the team. The
-// email alone does not show who uses the account: the person who invited the user first can have
-// used the login link. A provider has checked the email, and an operator can ask the user.
+// email does not prove that the person has the account: the person who invited the user first can
+// have used the login link. A provider has checked the email, and an operator can ask the user.
 func (c *Control) checkExisting(ctx context.Context, by Identity, u store.User) error {
 	if operator, err := c.Operator(ctx, by.Actor); operator || err != nil {
 		return err

@@ -274,7 +274,7 @@ func TestTolerantBodies(t *testing.T) {
 func TestSpellingOfFields(t *testing.T) {
 	w := newWorld(t)
 	for path, bodies := range map[string][]string{
-		"/v1/sandboxes": {`{"vcpus":1,"VCPUS":-4294967288}`, `{"memory_mb":512,"Memory_MB":-1}`, `{"VCPUS":65}`, `{"Template":"x"}`},
+		"/v1/sandboxes":  {`{"vcpus":1,"VCPUS":-4294967288}`, `{"memory_mb":512,"Memory_MB":-1}`, `{"VCPUS":65}`, `{"Template":"x"}`},
 		"/v1/auth/login": {`{"email":"a@b","password":"x","Email":"` + strings.Repeat("a", 400) + `"}`},
 	} {
 		for _, in := range bodies {
