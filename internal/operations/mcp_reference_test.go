@@ -42,8 +42,8 @@ Choose a profile with ~--profile~:
 
 ~--project-path~ names the project of a server. Without it, the project is the git checkout in the
 current folder, unless this checkout contains your home folder. A server with ~--transport http~ has
-a project only with ~--project-path~. The description of ~workspace_create~ then names the project. If the agent gives no ~seed_path~, the new workspace
-begins with a copy of the project.
+a project only with ~--project-path~. The description of ~workspace_create~ then names the project.
+If the agent gives no ~seed_path~, the new workspace begins with a copy of the project.
 
 ## Arguments
 

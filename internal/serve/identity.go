@@ -54,6 +54,13 @@ func (s *Server) sender(r *http.Request) (control.Identity, error) {
 		WithHint("send an API key in the header " + keyHeader + ", or log in")
 }
 
+// hasKey reports whether a request has a key or a token in a header. Browsers add only cookies, and
+// passwords for HTTP authentication, automatically. So another site can't send such a request.
+func hasKey(r *http.Request) bool {
+	_, ok := bearer(r)
+	return ok || r.Header.Get(keyHeader) != ""
+}
+
 func bearer(r *http.Request) (secret.Value, bool) {
 	return control.Bearer(r.Header.Get("Authorization"))
 }
@@ -170,10 +177,9 @@ func address(r *http.Request) string {
 	return host
 }
 
-// checkSender refuses cross-site requests of browsers. It allows requests with a key or a token,
-// because a browser adds only cookies, and passwords for HTTP authentication, automatically.
+// checkSender refuses cross-site requests of browsers. It allows requests with a key or a token.
 func (s *Server) checkSender(r *http.Request) error {
-	if _, ok := bearer(r); ok || r.Header.Get(keyHeader) != "" {
+	if hasKey(r) {
 		return nil
 	}
 	if !s.knowsHost(r.Host) {

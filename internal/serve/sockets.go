@@ -129,7 +129,7 @@ func answersSocket(o *huma.Operation) {
 // frame. A browser can't add headers to a WebSocket. It adds the session cookie even if another
 // site opens the WebSocket, so the cookie counts only if a page of this server does.
 func authenticatesByFrame(o *huma.Operation, r *http.Request) bool {
-	if _, ok := bearer(r); ok || o.Metadata[isSocket] == nil || !upgrades(r) || r.Header.Get(keyHeader) != "" {
+	if o.Metadata[isSocket] == nil || !upgrades(r) || hasKey(r) {
 		return false
 	}
 	_, session := sessionToken(r)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/storage"
 	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
@@ -106,19 +107,27 @@ func TestSnapshotLimit(t *testing.T) {
 	wantKind(t, "the baseline", m.DeleteSnapshot(ctx, w.ID, Baseline), fault.Invalid)
 }
 
+// withBlockStorage returns a workspace with block storage that is not in the database yet. It is
+// locked until the end of the test, and needs no machine.
+func withBlockStorage(t *testing.T, m *Manager) (store.Workspace, remote.Folder, storage.Folder) {
+	t.Helper()
+	w := store.Workspace{ID: "ws-1", Kind: store.KindWorkspace, Spec: store.Spec{Isolation: "tcg"}, Starts: 1}
+	folder, lock, err := m.newFolder(w.ID)
+	check(t, err)
+	t.Cleanup(lock.Release)
+	disks := remote.DisksOf(m.Dirs, folder, true, store.Spec{})
+	w.Disks, err = disks.Create(t.Context(), nil)
+	check(t, err)
+	return w, folder, disks
+}
+
 // TestResetToMissingDiskChangesNothing checks that a reset fails without effect if a disk of the
 // snapshot is missing. It uses block storage, and needs no machine.
 func TestResetToMissingDiskChangesNothing(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
 	ctx := t.Context()
-	w := store.Workspace{ID: "ws-1", Kind: store.KindWorkspace, Spec: store.Spec{Isolation: "tcg"}, Starts: 1}
-	folder, lock, err := m.newFolder(w.ID)
-	check(t, err)
-	defer lock.Release()
-	disks := remote.DisksOf(m.Dirs, folder, true, store.Spec{})
-	w.Disks, err = disks.Create(ctx, nil)
-	check(t, err)
+	w, _, disks := withBlockStorage(t, m)
 	check(t, os.WriteFile(disks.DiskPath(w.Disks.Root[0]), nil, 0o600)) // creates the root disk, as a started machine does
 	check(t, m.Store.AddWorkspace(ctx, w))
 	check(t, m.takeSnapshot(ctx, w, "whole", true, false))
@@ -139,7 +148,6 @@ func TestResetToMissingDiskChangesNothing(t *testing.T) {
 			t.Errorf("without %s it was reset all the same: %+v", name, now.Disks)
 		}
 	}
-	lock.Release()
 }
 
 // TestFailedSnapshotIsSwept checks that a failed snapshot of a running workspace leaves no disks.
@@ -167,13 +175,7 @@ func TestForgetFreesSpaceFirst(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
 	ctx := t.Context()
-	w := store.Workspace{ID: "ws-1", Kind: store.KindWorkspace, Spec: store.Spec{Isolation: "tcg"}, Starts: 1}
-	folder, lock, err := m.newFolder(w.ID)
-	check(t, err)
-	defer lock.Release()
-	disks := remote.DisksOf(m.Dirs, folder, true, store.Spec{})
-	w.Disks, err = disks.Create(ctx, nil)
-	check(t, err)
+	w, folder, disks := withBlockStorage(t, m)
 	path, next, err := disks.NewCheckpoint(w.Disks)
 	check(t, err)
 	w.Disks = next
@@ -187,5 +189,4 @@ func TestForgetFreesSpaceFirst(t *testing.T) {
 		t.Errorf("the saved machine still exists: %v", err)
 	}
 	check(t, os.Remove(filepath.Join(string(folder), "end.json")))
-	lock.Release()
 }

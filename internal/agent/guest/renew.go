@@ -74,20 +74,21 @@ func (e *execEnv) removeKeys(root int, m *agentv1.RenewRequest) error {
 // leaves out files that programs of the machine have made unusable, because otherwise the machine
 // could never start again.
 func identify(root int, m *agentv1.RenewRequest) error {
-	files := []struct{ path, content string }{
+	type file struct{ path, content string }
+	files := []file{
 		{"/etc/machine-id", m.MachineId + "\n"},
 		{"/etc/hostname", m.Hostname + "\n"},
 	}
 	hosts, err := volume.ReadSmall(root, "/etc/hosts")
 	switch {
 	case err == nil:
-		files = append(files, struct{ path, content string }{"/etc/hosts", withName(hosts, m.Hostname)})
+		files = append(files, file{"/etc/hosts", withName(hosts, m.Hostname)})
 	case !unusable(err):
 		return err
 	}
 	// In most environments this file is a link to /etc/machine-id, or missing.
 	if dbus, err := volume.ReadSmall(root, dbusMachineID); err == nil && dbus != "" {
-		files = append(files, struct{ path, content string }{dbusMachineID, m.MachineId + "\n"})
+		files = append(files, file{dbusMachineID, m.MachineId + "\n"})
 	}
 	if text, err := volume.ReadSmall(root, resolvConf); m.Network != nil && (err != nil || text != nameServers(m.Network.Dns)) {
 		// This file is often a link to a resolver's file in /run, which is still empty at this
@@ -95,7 +96,7 @@ func identify(root int, m *agentv1.RenewRequest) error {
 		if err := volume.Unlink(root, resolvConf); err != nil && !unusable(err) {
 			return err
 		}
-		files = append(files, struct{ path, content string }{resolvConf, nameServers(m.Network.Dns)})
+		files = append(files, file{resolvConf, nameServers(m.Network.Dns)})
 	}
 	for _, f := range files {
 		if err := volume.WriteSmall(root, f.path, f.content); err != nil && !unusable(err) {
@@ -109,7 +110,8 @@ func identify(root int, m *agentv1.RenewRequest) error {
 // causes are a directory, a pipe, a loop of links, a size of many megabytes, and the attributes of
 // chattr(1).
 func unusable(err error) bool {
-	return slices.ContainsFunc([]error{unix.EISDIR, unix.ENXIO, unix.ENODEV, unix.ELOOP, unix.EFBIG, unix.EPERM, unix.EACCES}, func(e error) bool { return errors.Is(err, e) })
+	var errno unix.Errno
+	return errors.As(err, &errno) && slices.Contains([]unix.Errno{unix.EISDIR, unix.ENXIO, unix.ENODEV, unix.ELOOP, unix.EFBIG, unix.EPERM, unix.EACCES}, errno)
 }
 
 // Files that identify writes only in some machines.

@@ -92,17 +92,8 @@ func (v *service) publish(ports []store.Port) error {
 	}
 	id := v.daemon.config.Workspace.ID
 	stack := v.daemon.machine.Network()
-	port, stop, start := strconv.Itoa(ports[0].Guest), fault.Act("workspace_stop", "pyro workspace stop %s", id), fault.Act("workspace_start", "pyro workspace start %s", id)
-	if policy := v.daemon.spec.Load().Network; policy != store.NetworkPublished {
-		update := fault.Act("workspace_update", "pyro workspace update %s --network-policy %s", id, store.NetworkPublished).Taking("network_policy %q", store.NetworkPublished)
-		failed := fault.New(fault.Precondition, "publish port", port, "the network policy of the workspace is %s", policy)
-		if stack == nil {
-			return failed.WithHint("%s && %s && %s", update, stop, start)
-		}
-		return failed.WithHint("%s", update)
-	}
-	if stack == nil {
-		return fault.New(fault.Precondition, "publish port", port, "the machine was started without a network").WithHint("%s && %s", stop, start)
+	if policy := v.daemon.spec.Load().Network; stack == nil || policy != store.NetworkPublished {
+		return fault.Wrap(errUnpublishable(id, policy, stack != nil), "publish port", strconv.Itoa(ports[0].Guest))
 	}
 	var opened []*network.Port
 	for _, p := range ports {
@@ -119,6 +110,21 @@ func (v *service) publish(ports []store.Port) error {
 }
 
 // setPorts sets the published ports. The caller holds v.mu.
+// errUnpublishable returns the error for a machine that can't publish ports. Its hint changes the
+// policy, and starts a machine that has a network.
+func errUnpublishable(id string, policy string, networked bool) error {
+	update := fault.Act("workspace_update", "pyro workspace update %s --network-policy %s", id, store.NetworkPublished).Taking("network_policy %q", store.NetworkPublished)
+	stop, start := fault.Act("workspace_stop", "pyro workspace stop %s", id), fault.Act("workspace_start", "pyro workspace start %s", id)
+	switch err := fault.Newf(fault.Precondition, "the network policy of the workspace is %s", policy); {
+	case policy == store.NetworkPublished:
+		return fault.Newf(fault.Precondition, "the machine was started without a network").WithHint("%s && %s", stop, start)
+	case networked:
+		return err.WithHint("%s", update)
+	default:
+		return err.WithHint("%s && %s && %s", update, stop, start)
+	}
+}
+
 func (v *service) setPorts(ports []*network.Port) {
 	v.ports, v.record.Spec.Ports = ports, nil
 	for _, p := range ports {
