@@ -28,8 +28,9 @@ func (c *Control) countSent(ctx context.Context, b store.Sandbox, there *hostv1.
 	return err
 }
 
-// lastCountTimeout is the maximum duration of countSentBefore.
-const lastCountTimeout = 5 * time.Second
+// lastCountTimeout is the maximum duration of countSentBefore. It is longer than the time that a
+// host waits for a machine.
+const lastCountTimeout = 15 * time.Second
 
 // countSentBefore asks the host for the bytes that a sandbox has sent and records them. Call it
 // before the sandbox is removed from its host. If the host does not answer, the bytes since the

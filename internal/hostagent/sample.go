@@ -2,7 +2,6 @@ package hostagent
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
@@ -33,19 +32,12 @@ func (a *Agent) sampleAll() {
 }
 
 // startSampling samples a sandbox until stopSampling is called or the host agent stops.
-func (a *Agent) startSampling(s *sandbox) {
-	w := &sampler{agent: a, of: s}
-	w.ctx, w.cancel = context.WithCancel(a.ctx)
-	s.sampler.Store(w)
-}
+func (a *Agent) startSampling(s *sandbox) { s.sampler.Store(a.newSampler(s)) }
 
 // stopSampling stops the sampling. It waits for a query in progress.
 func (s *sandbox) stopSampling() {
 	if w := s.sampler.Swap(nil); w != nil {
-		w.cancel()
-		w.busy.Lock()
-		defer w.busy.Unlock()
-		w.drop()
+		w.stop()
 	}
 }
 
@@ -58,13 +50,26 @@ type sampler struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	busy        sync.Mutex // protects the fields below
-	machine     Machine    // nil if not connected
-	at          time.Time  // time of the last sample; zero before the first
+	busy        chan struct{} // protects the fields below; contains a token while it is locked
+	machine     Machine       // nil if not connected
+	at          time.Time     // time of the last sample; zero before the first
 	last        workspace.Usage
 	used        time.Duration // processor time of the machine's processes at the last sample
 	queried     time.Time
 	usedAtQuery time.Duration // processor time of the machine and its supervisor at the last query
+}
+
+func (a *Agent) newSampler(s *sandbox) *sampler {
+	w := &sampler{agent: a, of: s, busy: make(chan struct{}, 1)}
+	w.ctx, w.cancel = context.WithCancel(a.ctx)
+	return w
+}
+
+func (w *sampler) stop() {
+	w.cancel()
+	w.busy <- struct{}{}
+	defer w.release()
+	w.drop()
 }
 
 func (w *sampler) drop() {
@@ -77,20 +82,24 @@ func (w *sampler) drop() {
 // sample takes a sample if the sandbox runs. If a query is needed, sample does not wait for it: the
 // sample is added when the response arrives.
 func (w *sampler) sample() {
-	if !w.busy.TryLock() {
+	select {
+	case w.busy <- struct{}{}:
+	default:
 		return // a query is in progress
 	}
 	if w.ctx.Err() == nil && w.needsQuery() {
 		w.agent.working.Go(func() {
-			defer w.busy.Unlock()
+			defer w.release()
 			ctx, cancel := context.WithTimeout(w.ctx, queryTimeout)
 			defer cancel()
 			w.query(ctx)
 		})
 		return
 	}
-	w.busy.Unlock()
+	w.release()
 }
+
+func (w *sampler) release() { <-w.busy }
 
 // needsQuery reports whether the machine must be queried. If not, it adds a sample that it computes
 // from the processor times.
@@ -117,12 +126,15 @@ func (w *sampler) needsQuery() bool {
 	return false
 }
 
-// refresh queries the machine if it runs and no query is in progress.
+// refresh queries the machine if it runs. It first waits for a query in progress, whose answer can
+// be older than this call.
 func (w *sampler) refresh(ctx context.Context) {
-	if !w.busy.TryLock() {
+	select {
+	case w.busy <- struct{}{}:
+	case <-ctx.Done():
 		return
 	}
-	defer w.busy.Unlock()
+	defer w.release()
 	if w.ctx.Err() == nil && w.agent.options.Machines.Running(w.of.record().WorkspaceID) {
 		w.query(ctx)
 	}

@@ -40,14 +40,13 @@ func watched(t *testing.T, f *fakes, h *manualClock) (w *sampler, sample func())
 	s := a.all()[0]
 	s.stopSampling()
 	s.metrics.flush()
-	ctx, cancel := context.WithCancel(t.Context())
-	w = &sampler{agent: a, of: s, ctx: ctx, cancel: cancel}
-	t.Cleanup(func() { cancel(); w.busy.Lock(); w.drop(); w.busy.Unlock() })
+	w = a.newSampler(s)
+	t.Cleanup(w.stop)
 	return w, func() {
 		h.pass(sampleEvery)
 		w.sample()
-		w.busy.Lock() // wait until the sample is added
-		defer w.busy.Unlock()
+		w.busy <- struct{}{} // wait until the sample is added
+		w.release()
 	}
 }
 

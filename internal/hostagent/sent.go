@@ -2,7 +2,6 @@ package hostagent
 
 import (
 	"context"
-	"time"
 
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
@@ -25,8 +24,8 @@ func (s *sandbox) setSent(u workspace.Usage) {
 }
 
 // measureTimeout is the maximum duration of measureSent. A machine answers within milliseconds,
-// unless it is very busy.
-const measureTimeout = 3 * time.Second
+// unless its host is very busy. The time suffices for a query in progress and another one.
+const measureTimeout = 2 * queryTimeout
 
 // measureSent asks the machine of a running sandbox how much it has sent. Otherwise a watcher would
 // miss the bytes that a machine sends between the last sample and its end. Errors are ignored: a

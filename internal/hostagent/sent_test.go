@@ -2,6 +2,7 @@ package hostagent
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,13 +17,20 @@ import (
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-// TestSentBytes checks that watchers get the number of sent bytes of a running sandbox, including
-// the bytes that a machine sends just before a pause.
+// TestSentBytes checks that watchers get the number of sent bytes of a running sandbox. This
+// includes the bytes that it sends during a query of the sampler and just before a pause.
 func TestSentBytes(t *testing.T) {
 	f := newFakes()
 	var bytes atomic.Int64
+	var first sync.Once
+	asked, answer := make(chan struct{}), make(chan struct{})
 	f.usage = func(context.Context) (workspace.Usage, error) {
-		return workspace.Usage{SentBytes: bytes.Load(), SentSince: 7}, nil
+		u := workspace.Usage{SentBytes: bytes.Load(), SentSince: 7}
+		first.Do(func() {
+			close(asked)
+			<-answer
+		})
+		return u, nil
 	}
 	a := open(t, t.TempDir(), f, Limits{})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
@@ -41,16 +49,14 @@ func TestSentBytes(t *testing.T) {
 	}
 	expect := func(when string, want int64) {
 		t.Helper()
-		for m := state(); ; m = state() { // a query of the sampler can be in progress, whose answer is older
-			if m.SentBytes == want && m.SentSinceUnixNano == 7 {
-				return
-			}
-			if ctx.Err() != nil {
-				t.Fatalf("%s: got %v, want %d", when, m, want)
-			}
+		if m := state(); m.SentBytes != want || m.SentSinceUnixNano != 7 {
+			t.Fatalf("%s: got %v, want %d", when, m, want)
 		}
 	}
+	a.sampleAll()
+	<-asked
 	bytes.Store(1000)
+	time.AfterFunc(100*time.Millisecond, func() { close(answer) }) // the query in progress answers 0
 	expect("a running sandbox", 1000)
 	bytes.Store(2000)
 	if err := pause(t, a, "x"); err != nil {
