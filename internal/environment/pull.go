@@ -54,6 +54,15 @@ func (s *Store) Use(ctx context.Context, name string, report progress.Func) (*Im
 	return used(ref), nil
 }
 
+// UseFor is like Use, but for a name that a client chose. It connects only to addresses that reach
+// allows, and only with the rights of everyone: it ignores the credentials of `docker login` and
+// the proxy.
+func (s *Store) UseFor(ctx context.Context, name string, reach oci.Reach, report progress.Func) (*ImageRef, error) {
+	limited := *s
+	limited.reach = reach
+	return limited.Use(ctx, name, report)
+}
+
 // UseDigest returns a reference to an image by its digest. In reports and errors, name is the name
 // that the image once had. The image can only exist if earlier calls of Prune and Sweep kept its
 // digest, because UseDigest never pulls. If the image is damaged, the error has kind Corrupt. If
@@ -269,7 +278,7 @@ func (s *Store) fetch(ctx context.Context, env *Environment, work *staging, path
 		return err
 	}
 	space := func(need int64) error { return checkSpace(dir, need) }
-	img, err := oci.Fetch(ctx, ref, dir, space, report)
+	img, err := oci.Fetch(ctx, ref, dir, s.reach, space, report)
 	if err != nil {
 		return err
 	}

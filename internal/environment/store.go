@@ -19,6 +19,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/environment/debian"
 	"github.com/pyro-mcp/pyro/internal/environment/ext4image"
+	"github.com/pyro-mcp/pyro/internal/environment/oci"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
@@ -32,7 +33,8 @@ var ErrNotInstalled = errors.New("not installed")
 type Store struct {
 	root    string // directory of environments
 	kernels string
-	added   *Store // images without names, which were created on this host
+	added   *Store    // images without names, which were created on this host
+	reach   oci.Reach // limits pulls from registries
 
 	// Functions that build from Debian packages. Tests replace them.
 	bootstrap     func(ctx context.Context, packages []string, dir string, out io.Writer, report progress.Func, subject string) error

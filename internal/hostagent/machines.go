@@ -12,6 +12,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/environment"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/network"
 	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/workspace"
@@ -99,7 +100,9 @@ type Spec struct {
 	Environment string
 	// NamedByClient is true if a client chose the environment, and false if the operator did. A
 	// client's name may be a mistake. So if the environment is not installed, Create contacts a
-	// registry only if the name includes one.
+	// registry only if the name includes one. A client must not reach the operator's networks or
+	// use the operator's credentials. So the registry must be at a public address, and Create logs
+	// in to none.
 	NamedByClient bool
 	VCPUs         int // if the template is not flat, VCPUs and MemoryMB must be the same as for its machine
 	MemoryMB      int
@@ -158,6 +161,13 @@ func (w Workspaces) Create(ctx context.Context, spec Spec) (Created, error) {
 			return Created{}, fault.New(fault.NotFound, "find template", fault.Printable(spec.Environment), "no template and no installed environment has this name").
 				WithHint("pyro env pull %s", spec.Environment)
 		}
+	}
+	if spec.NamedByClient {
+		ref, err := w.Manager.Environments.UseFor(ctx, spec.Environment, network.CheckPublic, nil)
+		if err != nil {
+			return Created{}, err
+		}
+		defer ref.Close() // Until then, Manager.Create does not need to pull.
 	}
 	made, err := w.Manager.Create(ctx, want)
 	return Created{made.ID, made.Spec.Isolation}, err

@@ -2,9 +2,12 @@ package hostagent
 
 import (
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -271,6 +274,25 @@ func TestUnknownTemplateIsNotPulled(t *testing.T) {
 		if namesRegistry(name) != want {
 			t.Errorf("%s: %v", name, !want)
 		}
+	}
+}
+
+// TestClientsReachNoPrivateRegistry creates a sandbox from an image of a server on this host.
+func TestClientsReachNoPrivateRegistry(t *testing.T) {
+	var requests atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
+	t.Cleanup(server.Close)
+	dir := t.TempDir()
+	w, end := OpenWorkspaces(dirs.Dirs{Cache: filepath.Join(dir, "cache"), State: filepath.Join(dir, "state")}, machine.TCG, "off")
+	defer end()
+	a := open(t, filepath.Join(dir, "agent"), w, Limits{})
+	name := strings.TrimPrefix(server.URL, "http://") + "/team/tool:1"
+	_, err := a.CreateSandbox(t.Context(), connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "x", Template: name}))
+	if connect.CodeOf(toWire(err)) != connect.CodePermissionDenied || !strings.Contains(err.Error(), "loopback address") || fault.HintOf(err) != "pyro env pull "+name {
+		t.Errorf("got %v", err)
+	}
+	if n := requests.Load(); n > 0 {
+		t.Errorf("%d requests reached the server", n)
 	}
 }
 

@@ -107,6 +107,15 @@ func CheckRules(allow, deny []string) error {
 	return p.Check(new(hostAddresses).has)
 }
 
+// CheckPublic returns an error with the reason if a machine without egress rules cannot connect to
+// an address.
+func CheckPublic(to netip.AddrPort) error {
+	if r := new(egress.Policy).Connect(to, nil, new(hostAddresses).has); r != nil {
+		return r
+	}
+	return nil
+}
+
 // ownFor is how long hostAddresses caches the list of the host's addresses.
 const ownFor = time.Second
 

@@ -3,6 +3,7 @@ package network
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"testing"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -33,6 +34,18 @@ func TestQueriesFromManyPorts(t *testing.T) {
 	for i := range 4 * maxAsking {
 		if m := g.ask(g.plan.Gateway.String()+":53", "example.com.", dnsmessage.TypeA); len(m.Answers) != 1 {
 			t.Fatalf("question %d: %+v", i, m)
+		}
+	}
+}
+
+func TestCheckPublic(t *testing.T) {
+	for address, want := range map[string]bool{
+		"8.8.8.8:443": true, "[2606:4700::1111]:5000": true,
+		"127.0.0.1:443": false, "10.0.0.5:8500": false, "169.254.169.254:80": false, "[::ffff:10.0.0.5]:443": false,
+		"[64:ff9b::a00:5]:443": false, "[fe80::1%lo]:443": false, "[::1]:443": false, "0.0.0.0:80": false,
+	} {
+		if err := CheckPublic(netip.MustParseAddrPort(address)); (err == nil) != want {
+			t.Errorf("%s: %v", address, err)
 		}
 	}
 }

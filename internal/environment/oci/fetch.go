@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -54,11 +57,16 @@ type Image struct {
 	flat   *flattened
 }
 
+// Reach decides whether pyro is allowed to connect to an address of a registry, or of a server that
+// a registry names. It returns the reason if not. Nil allows all addresses.
+type Reach func(netip.AddrPort) error
+
 // Fetch pulls an image for this architecture to dir. Registries on this host can use plain HTTP.
-// Credentials come from `docker login`. Fetch calls the function space twice, each time with the
-// necessary space in bytes: first for the layers, and then for their unpacked content. The function
-// must return an error if that space is not free.
-func Fetch(ctx context.Context, ref name.Reference, dir string, space func(int64) error, report progress.Func) (*Image, error) {
+// With a reach, Fetch uses no credentials and no proxy. Otherwise credentials come from `docker
+// login`. Fetch calls the function space twice, each time with the necessary space in bytes: first
+// for the layers, and then for their unpacked content. The function must return an error if that
+// space is not free.
+func Fetch(ctx context.Context, ref name.Reference, dir string, reach Reach, space func(int64) error, report progress.Func) (*Image, error) {
 	report.Phase("asking the registry", ref.Name())
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -68,18 +76,51 @@ func Fetch(ctx context.Context, ref name.Reference, dir string, space func(int64
 		if errors.Is(context.Cause(ctx), errStalled) {
 			err = errStalled
 		}
-		return explain(err, op, ref)
+		err = explain(err, op, ref)
+		if f, ok := err.(*fault.Error); ok && reach != nil && (f.Kind == fault.Unavailable || f.Kind == fault.Permission) {
+			f.WithHint("pyro env pull %s", ref)
+		}
+		return err
 	}
 
 	transport := remote.DefaultTransport.(*http.Transport).Clone()
+	var keys authn.Keychain = authn.DefaultKeychain
+	if reach != nil {
+		transport.Proxy, transport.DialContext, keys = nil, reach.dial, authn.NewMultiKeychain()
+	}
 	defer transport.CloseIdleConnections()
-	img, err := remote.Image(ref, remote.WithContext(ctx), remote.WithTransport(transport), remote.WithAuthFromKeychain(authn.DefaultKeychain),
+	img, err := remote.Image(ref, remote.WithContext(ctx), remote.WithTransport(transport), remote.WithAuthFromKeychain(keys),
 		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}))
 	if err != nil {
 		return nil, explain(err, "pull", ref)
 	}
 	failed := func(err error, op string) error { return explain(err, op, ref) }
 	return read(ctx, img, source{ref.Name(), failed, watchdog}, dir, space, report)
+}
+
+// dial connects to a server. It checks each address that the server's name resolves to.
+func (r Reach) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	d := net.Dialer{Timeout: 30 * time.Second, Control: func(_, address string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(address)
+		if err == nil {
+			err = r(to)
+		}
+		if err != nil {
+			return &unreachable{address, err}
+		}
+		return nil
+	}}
+	return d.DialContext(ctx, network, address)
+}
+
+// unreachable is the error for an address that a Reach does not allow.
+type unreachable struct {
+	address string
+	reason  error
+}
+
+func (u *unreachable) Error() string {
+	return fmt.Sprintf("clients cannot pull from %s: %v", u.address, u.reason)
 }
 
 // source is where an image comes from.

@@ -9,6 +9,9 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -88,7 +91,7 @@ func TestFetch(t *testing.T) {
 	var events []progress.Event
 	var asked []int64
 	space := func(n int64) error { asked = append(asked, n); return nil }
-	img, err := Fetch(t.Context(), ref, t.TempDir(), space, func(e progress.Event) { events = append(events, e) })
+	img, err := Fetch(t.Context(), ref, t.TempDir(), nil, space, func(e progress.Event) { events = append(events, e) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +115,7 @@ func TestFetch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := Fetch(t.Context(), byDigest, t.TempDir(), unlimited, nil); err != nil || again.ManifestDigest != img.ManifestDigest {
+	if again, err := Fetch(t.Context(), byDigest, t.TempDir(), nil, unlimited, nil); err != nil || again.ManifestDigest != img.ManifestDigest {
 		t.Errorf("by digest: %v", err)
 	}
 }
@@ -214,11 +217,79 @@ func TestFetchFaults(t *testing.T) {
 			registry.fault = c.fault
 			ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 			defer cancel()
-			_, err := Fetch(ctx, ref, t.TempDir(), unlimited, nil)
+			_, err := Fetch(ctx, ref, t.TempDir(), nil, unlimited, nil)
 			if fault.KindOf(err) != c.kind {
 				t.Errorf("kind %q, want %q: %v", fault.KindOf(err), c.kind, err)
 			}
 		})
+	}
+}
+
+// TestFetchReach checks that Fetch connects only to allowed addresses, and that it uses no
+// credentials there.
+func TestFetchReach(t *testing.T) {
+	r := newRegistry(t)
+	ref := r.push(t, "tool:1", v1.Config{}, gzipped(t, layer(t, "a=1")))
+	var stolen atomic.Int32
+	private := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { stolen.Add(1) }))
+	t.Cleanup(private.Close)
+	config := t.TempDir()
+	t.Setenv("DOCKER_CONFIG", config)
+	if err := os.WriteFile(filepath.Join(config, "config.json"), fmt.Appendf(nil, `{"auths": {%q: {"username": "u", "password": "p"}}}`, r.host), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	onlyRegistry := func(to netip.AddrPort) error {
+		if to.String() != r.host {
+			return errors.New("private address")
+		}
+		return nil
+	}
+	demandLogin := func(w http.ResponseWriter, req *http.Request) bool {
+		if _, _, ok := req.BasicAuth(); ok {
+			return false
+		}
+		w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+		w.WriteHeader(http.StatusUnauthorized)
+		return true
+	}
+	redirectBlobs := func(w http.ResponseWriter, req *http.Request) bool {
+		if strings.Contains(req.URL.Path, "/blobs/") {
+			http.Redirect(w, req, private.URL, http.StatusTemporaryRedirect)
+			return true
+		}
+		return false
+	}
+	elsewhere := func(w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="%s/token",service="x"`, strings.Replace(private.URL, "127.0.0.1", "localhost", 1)))
+		w.WriteHeader(http.StatusUnauthorized)
+		return true
+	}
+	for name, c := range map[string]struct {
+		ref   string
+		reach Reach
+		fault func(w http.ResponseWriter, r *http.Request) bool
+		kind  fault.Kind
+	}{
+		"allowed":                         {ref.Name(), onlyRegistry, nil, ""},
+		"all, with a login":               {ref.Name(), nil, demandLogin, ""},
+		"no credentials":                  {ref.Name(), onlyRegistry, demandLogin, fault.Permission},
+		"a private address":               {strings.TrimPrefix(private.URL, "http://") + "/tool:1", onlyRegistry, nil, fault.Permission},
+		"its name":                        {strings.Replace(strings.TrimPrefix(private.URL, "http://"), "127.0.0.1", "localhost", 1) + "/tool:1", onlyRegistry, nil, fault.Permission},
+		"a redirect to a private address": {ref.Name(), onlyRegistry, redirectBlobs, fault.Permission},
+		"a token from a private address":  {ref.Name(), onlyRegistry, elsewhere, fault.Permission},
+	} {
+		r.fault = c.fault
+		ref, err := Parse(c.ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Fetch(t.Context(), ref, t.TempDir(), c.reach, unlimited, nil)
+		if fault.KindOf(err) != c.kind || stolen.Load() > 0 {
+			t.Errorf("%s: %v, %d requests to the private server", name, err, stolen.Load())
+		}
+		if hint := fault.HintOf(err); err != nil && hint != "pyro env pull "+ref.String() {
+			t.Errorf("%s: %v, hint %q", name, err, hint)
+		}
 	}
 }
 
@@ -252,22 +323,22 @@ func TestFetchRefuses(t *testing.T) {
 		"a zero byte in it":  {v1.Config{Entrypoint: []string{"a\x00b"}}, fault.Corrupt},
 	} {
 		ref := r.push(t, "bad:1", c.config, small)
-		if _, err := Fetch(t.Context(), ref, t.TempDir(), unlimited, nil); fault.KindOf(err) != c.kind {
+		if _, err := Fetch(t.Context(), ref, t.TempDir(), nil, unlimited, nil); fault.KindOf(err) != c.kind {
 			t.Errorf("%s: kind %q, want %q: %v", name, fault.KindOf(err), c.kind, err)
 		}
 	}
 	ref := r.push(t, "ok:1", v1.Config{}, small)
 	missing, _ := Parse(r.host + "/ok:2")
-	if _, err := Fetch(t.Context(), missing, t.TempDir(), unlimited, nil); fault.KindOf(err) != fault.NotFound || fault.HintOf(err) == "" {
+	if _, err := Fetch(t.Context(), missing, t.TempDir(), nil, unlimited, nil); fault.KindOf(err) != fault.NotFound || fault.HintOf(err) == "" {
 		t.Errorf("unknown tag: %v", err)
 	}
 	full := fault.Newf(fault.Exhausted, "no space")
-	if _, err := Fetch(t.Context(), ref, t.TempDir(), func(int64) error { return full }, nil); !errors.Is(err, full) {
+	if _, err := Fetch(t.Context(), ref, t.TempDir(), nil, func(int64) error { return full }, nil); !errors.Is(err, full) {
 		t.Errorf("no space: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Fetch(ctx, ref, t.TempDir(), unlimited, nil); fault.KindOf(err) != fault.Canceled {
+	if _, err := Fetch(ctx, ref, t.TempDir(), nil, unlimited, nil); fault.KindOf(err) != fault.Canceled {
 		t.Errorf("cancelled: %v", err)
 	}
 	for _, bad := range []string{"", "UPPER:1", "a b", "a@sha256:12", strings.Repeat("a", 600), "a:b:c"} {

@@ -67,6 +67,10 @@ func explain(err error, op string, ref name.Reference) error {
 	if errors.As(err, &disk) {
 		f.Kind, f.Hint = fault.KindOf(disk), ""
 	}
+	var refused *unreachable
+	if errors.As(err, &refused) {
+		f.Kind, f.Err = fault.Permission, refused
+	}
 	var answer *transport.Error
 	if errors.As(err, &answer) {
 		switch answer.StatusCode {
