@@ -136,8 +136,9 @@ func (s *sandbox) closeAfter(err error) error {
 	return err
 }
 
-// endTimeout is how long pyro waits for a failed machine to end by itself.
-const endTimeout = 100 * time.Millisecond
+// endTimeout is how long pyro waits for a failed machine to end by itself. On a busy host, the
+// kernel can need a second to end a sentry with much memory.
+const endTimeout = 5 * time.Second
 
 // Link returns the connection to the agent, which consists of two pipes.
 func (s *sandbox) Link() net.Conn { return s.link }

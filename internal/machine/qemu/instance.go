@@ -216,7 +216,7 @@ func (in *instance) closeAfter(err error) error {
 		// QEMU is ending, and its reason is more precise than err.
 		select {
 		case <-in.done:
-		case <-time.After(time.Second):
+		case <-time.After(5 * time.Second):
 		}
 	}
 	in.Close()
