@@ -149,7 +149,8 @@ func TestServiceUser(t *testing.T) {
 	p := workspaces(t)
 	id := p.create()
 	p.must("workspace", "service", "start", id, "loop", "--user", "nobody", "--restart", "always", "--ready-command", "test $(id -un) = nobody",
-		"--", "sh", "-c", "id -un; sleep 0.3")
+		"--", "sh", "-c", "id -un; until test -e /tmp/ready; do sleep 0.1; done; sleep 0.3")
+	p.must("workspace", "exec", id, "--", "touch", "/tmp/ready") // before this, it must not end
 	restarted := func(more float64) {
 		t.Helper()
 		count := func() float64 {
