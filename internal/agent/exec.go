@@ -253,7 +253,9 @@ func (p *process) limit(timeout time.Duration) {
 
 // signal sends a signal to the process group. If the process has a terminal, signal first waits
 // until a foreground shell has read its input. It then sends the signal to the foreground group,
-// and discards unread input as the key for the signal does (input.interrupt).
+// and discards unread input as the key for the signal does (input.interrupt). In this case, it
+// waits until the shell has handled the signal. Otherwise the shell could discard input that arrives
+// later.
 func (p *process) signal(ctx context.Context, sig syscall.Signal, typed uint64) error {
 	if p.terminal == nil {
 		return p.send(sig)
@@ -262,7 +264,11 @@ func (p *process) signal(ctx context.Context, sig syscall.Signal, typed uint64) 
 		p.awaitRead(ctx)
 	}
 	if pty.SignalKeys(p.terminal).DiscardsFor(sig) {
-		return p.input.interrupt(sig, typed, func() error { return p.send(sig) })
+		err := p.input.interrupt(sig, typed, func() error { return p.send(sig) })
+		if err == nil {
+			p.awaitRead(ctx)
+		}
+		return err
 	}
 	return p.send(sig)
 }

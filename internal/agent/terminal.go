@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -36,9 +37,13 @@ func newestGroup(session int) int {
 // member is a process of a session.
 type member struct {
 	group   int
-	running bool   // the process is in state R
-	began   uint64 // start time, in clock ticks since boot
+	running bool          // the process runs, or waits for a processor or the disk
+	used    time.Duration // processor time
+	began   uint64        // start time, in clock ticks since boot
 }
+
+// clockTick is the unit of times in /proc.
+const clockTick = 10 * time.Millisecond
 
 // members returns the processes of a session that the agent can see in /proc.
 func members(session int) (all []member) {
@@ -52,14 +57,16 @@ func members(session int) (all []member) {
 			continue
 		}
 		_, rest, _ := strings.Cut(string(stat[max(0, bytes.LastIndexByte(stat, ')')):]), " ")
-		fields := strings.Fields(rest) // field 3 and later of proc_pid_stat(5): state, ppid, pgrp, session, …, starttime
+		fields := strings.Fields(rest) // field 3 and later of proc_pid_stat(5): state, ppid, pgrp, session, …, utime, stime, …, starttime
 		if len(fields) < 20 || fields[3] != strconv.Itoa(session) {
 			continue
 		}
 		group, err := strconv.Atoi(fields[2])
 		began, failed := strconv.ParseUint(fields[19], 10, 64)
+		user, _ := strconv.ParseInt(fields[11], 10, 64)
+		system, _ := strconv.ParseInt(fields[12], 10, 64)
 		if err == nil && failed == nil {
-			all = append(all, member{group, fields[0] == "R", began})
+			all = append(all, member{group, fields[0] == "R" || fields[0] == "D", time.Duration(user+system) * clockTick, began})
 		}
 	}
 	return all

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"os"
-	"slices"
 	"strconv"
 	"time"
 
@@ -11,23 +10,39 @@ import (
 )
 
 const (
-	readPatience = time.Second // how long a program can take to read its input
-	readPoll     = 5 * time.Millisecond
+	// readPatience is how long a shell can take to read its input. It includes processor time and
+	// sleep, but not the time for which the shell waits for a processor.
+	readPatience = time.Second
+	readLimit    = 10 * time.Second     // how long it can take in total
+	readPoll     = 5 * time.Millisecond // the time before the first check
+	maxReadPoll  = 50 * time.Millisecond
 )
 
-// awaitRead waits at most readPatience until a foreground shell has read its input and is idle. A
-// signal before that would interrupt the prompt, and the shell would then run the typed command.
-// awaitRead does not wait for foreground programs other than the shell.
+// awaitRead waits until a foreground shell has read its input and is idle. A signal before that
+// would interrupt the prompt, and the shell would then run the typed command. awaitRead gives up
+// after readPatience or readLimit. It does not wait for foreground programs other than the shell.
 func (p *process) awaitRead(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, readPatience)
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
-	for p.shellInForeground() {
+	var slept, before time.Duration
+	for poll := readPoll; p.shellInForeground(); poll = min(2*poll, maxReadPoll) {
 		select { // the kernel delivers input with a delay, so wait before each check
-		case <-time.After(readPoll):
+		case <-time.After(poll):
 		case <-ctx.Done():
 			return
 		}
-		if pty.Unread(p.terminal) == 0 && !p.busy() {
+		running, used := p.activity()
+		switch {
+		case running:
+		case pty.Unread(p.terminal) == 0:
+			return
+		default:
+			slept += poll
+		}
+		if before == 0 {
+			before = used
+		}
+		if slept+used-before >= readPatience {
 			return
 		}
 	}
@@ -51,8 +66,13 @@ func (p *process) shellInForeground() bool {
 
 func programOf(pid int) (os.FileInfo, error) { return os.Stat("/proc/" + strconv.Itoa(pid) + "/exe") }
 
-// busy reports whether a process of the session is running. In this case, the shell might be about
-// to start a job, or a new job might be about to become the foreground group.
-func (p *process) busy() bool {
-	return slices.ContainsFunc(members(p.command.PID()), func(m member) bool { return m.running })
+// activity reports whether a process of the session runs, and the processor time of all. If one
+// runs, the shell might be about to start a job, or a new job might be about to become the
+// foreground group.
+func (p *process) activity() (running bool, used time.Duration) {
+	for _, m := range members(p.command.PID()) {
+		running = running || m.running
+		used += m.used
+	}
+	return running, used
 }

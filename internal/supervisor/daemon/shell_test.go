@@ -25,6 +25,7 @@ func TestShells(t *testing.T) {
 			"continues between reads": testShellContinues, "much output": testShellOutput, "a flood": testShellFlood, "signals": testShellSignals, "ends": testShellEnds,
 			"the alternate screen": testShellScreen, "plain text": testShellPlain, "unread input": testShellInput, "errors": testShellRefusals, "size": testShellSize, "waiting": testShellWaiting,
 			"a slow prompt": testShellPrompt, "a slow answer": testShellAnswer, "no answer": testShellSilent, "an early signal": testShellEarlySignal,
+			"a slow signal": testShellSlowSignal,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -440,6 +441,20 @@ func testShellEarlySignal(t *testing.T, _ *home, c *remote.Client) {
 		}
 		u.close()
 	}
+}
+
+// testShellSlowSignal sends a signal to a shell that discards input when it has handled the signal,
+// as bash does. Input that is sent later must reach the shell.
+func testShellSlowSignal(t *testing.T, _ *home, c *remote.Client) {
+	u := open(t, c, `exec bash -c "$1"`, `
+		trap 'for ((i = 0; i < 100000; i++)); do :; done; while read -t 0; do read -r line; done' INT
+		echo ready.
+		while :; do read -r line; echo "got $line."; done`)
+	u.await("ready.")
+	_, err := c.SignalShell(t.Context(), u.id, syscall.SIGINT)
+	check(t, err)
+	u.write("input\n")
+	u.await("got input.")
 }
 
 // TestShellsAreBounded checks that only a limited number of shells can be open, and that a new
