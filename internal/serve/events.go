@@ -18,10 +18,9 @@ import (
 )
 
 const (
-	eventPage        = 100              // maximum number of events in one read.
-	eventPing        = 25 * time.Second // proxies often close connections after a minute of silence.
-	eventSendTimeout = 30 * time.Second // maximum time until a client has read a message.
-	maxEventStreams  = 256              // of a team
+	eventPage       = 100              // maximum number of events in one read.
+	eventPing       = 25 * time.Second // proxies often close connections after a minute of silence.
+	maxEventStreams = 256              // of a team
 )
 
 // Event reports a change of a record of the team.
@@ -35,31 +34,22 @@ type Event struct {
 
 // eventStreams counts the open streams of events.
 type eventStreams struct {
-	mu     sync.Mutex
-	byTeam map[string]int
+	open   teamCounter
 	once   sync.Once
 	ending chan struct{} // closed by Shutdown
 }
 
 func newEventStreams() *eventStreams {
-	return &eventStreams{byTeam: map[string]int{}, ending: make(chan struct{})}
+	return &eventStreams{ending: make(chan struct{})}
 }
 
 // add counts a stream. The caller must call end.
 func (e *eventStreams) add(team string) (end func(), err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.byTeam[team] >= maxEventStreams {
+	end, ok := e.open.add(team, maxEventStreams)
+	if !ok {
 		return nil, fault.Newf(fault.Exhausted, "the team has %d open streams of events", maxEventStreams).WithHint("close some of them")
 	}
-	e.byTeam[team]++
-	return func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if e.byTeam[team]--; e.byTeam[team] == 0 {
-			delete(e.byTeam, team)
-		}
-	}, nil
+	return end, nil
 }
 
 func (e *eventStreams) shutdown() { e.once.Do(func() { close(e.ending) }) }
@@ -92,6 +82,7 @@ func (s *Server) bindEvents() {
 
 // streamsEvents describes the answer in the OpenAPI document.
 func streamsEvents(o *huma.Operation) {
+	o.Metadata[isStream] = true
 	o.Responses = map[string]*huma.Response{"200": {
 		Description: "Each message has an Event as its data. The message ready has the ID of the event before the stream. The message gone means that the stream has missed events: list the records again.",
 		Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
@@ -134,7 +125,6 @@ func (e *eventStream) run(ctx context.Context, out huma.Context) {
 	e.out.Header().Set("X-Accel-Buffering", "no") // for nginx
 	woken, end := e.server.control.ReadEvents(e.by.Actor)
 	defer end()
-	defer http.NewResponseController(e.out).SetWriteDeadline(time.Time{})
 	ping := time.NewTicker(eventPing)
 	defer ping.Stop()
 	if err := e.begin(ctx); err != nil {
@@ -224,12 +214,8 @@ func (e *eventStream) send(kind string, id int64, data any) error {
 }
 
 func (e *eventStream) write(text string) error {
-	c := http.NewResponseController(e.out)
-	if err := c.SetWriteDeadline(time.Now().Add(eventSendTimeout)); err != nil {
-		return err
-	}
 	if _, err := e.out.Write([]byte(text)); err != nil {
 		return err
 	}
-	return c.Flush()
+	return http.NewResponseController(e.out).Flush()
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"slices"
-	"time"
 	"unicode/utf8"
 
 	"connectrpc.com/connect"
@@ -140,16 +138,11 @@ func (s *Server) readFile(ctx context.Context, in *atPath) (*huma.StreamResponse
 	return &huma.StreamResponse{Body: func(out huma.Context) {
 		defer stream.Close()
 		_, w := humago.Unwrap(out)
-		deadline := http.NewResponseController(w)
-		defer deadline.SetWriteDeadline(time.Time{})
 		out.SetHeader("Content-Type", "application/octet-stream")
 		out.SetHeader("Content-Disposition", "attachment")
 		for ; more; more = stream.Receive() {
-			for chunk := range slices.Chunk(stream.Msg().Chunk, downloadPart) {
-				deadline.SetWriteDeadline(time.Now().Add(quiet))
-				if _, err := w.Write(chunk); err != nil {
-					return
-				}
+			if _, err := w.Write(stream.Msg().Chunk); err != nil {
+				return
 			}
 		}
 		if err := stream.Err(); err != nil {

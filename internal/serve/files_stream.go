@@ -9,7 +9,6 @@ import (
 	"mime/multipart"
 	"net/http"
 	"os"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -17,10 +16,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-const (
-	maxPath = 4096
-	quiet   = time.Minute // the longest pause of a client that sends or reads a file
-)
+const maxPath = 4096
 
 // streamWrite ends the paths of requests whose body can have any size.
 const streamWrite = "/files/stream/write"
@@ -111,17 +107,4 @@ func (l *lastPart) Read(b []byte) (int, error) {
 		return n, badForm(err, "the field file must be the last one")
 	}
 	return n, io.EOF
-}
-
-// timeoutBody reads the body of a request. It fails if no data arrives for some time.
-type timeoutBody struct {
-	io.ReadCloser
-	connection *http.ResponseController
-}
-
-func (i *timeoutBody) Read(b []byte) (int, error) {
-	i.connection.SetReadDeadline(time.Now().Add(quiet))
-	n, err := i.ReadCloser.Read(b)
-	i.connection.SetReadDeadline(time.Time{}) // the next request of the connection has none
-	return n, err
 }

@@ -87,6 +87,14 @@ func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 		s.write(ctx, err)
 		return
 	}
+	if o.Metadata[isStream] == nil {
+		end, ok := s.inProgress.add(i.TeamID, maxInProgress)
+		if !ok {
+			s.write(ctx, rateLimited(time.Second, "the team has too many requests in progress"))
+			return
+		}
+		defer end()
+	}
 	if role == store.RoleViewer && passive.Marked(r) { // other operations change something, which counts as use
 		ctx = huma.WithContext(ctx, passive.Context(ctx.Context()))
 	}

@@ -98,6 +98,36 @@ func rateLimited(wait time.Duration, message string) *Error {
 	}
 }
 
+// maxInProgress is the maximum number of requests of a team that the server answers at the same
+// time. Streams and MCP have limits of their own.
+const maxInProgress = 512
+
+// teamCounter counts things of each team.
+type teamCounter struct {
+	mu     sync.Mutex
+	byTeam map[string]int
+}
+
+// add counts one of at most most things of a team. If ok is true, the caller must call end.
+func (c *teamCounter) add(team string, most int) (end func(), ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byTeam[team] >= most {
+		return nil, false
+	}
+	if c.byTeam == nil {
+		c.byTeam = map[string]int{}
+	}
+	c.byTeam[team]++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.byTeam[team]--; c.byTeam[team] == 0 {
+			delete(c.byTeam, team)
+		}
+	}, true
+}
+
 // limit takes a token for a request. It fails with rate_limited if the sender has none.
 func (s *Server) limit(sender string) error {
 	if wait, ok := s.requests.take(sender); !ok {

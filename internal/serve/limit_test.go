@@ -181,3 +181,33 @@ func TestBruteForce(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestRequestsInProgress checks the limit of concurrent requests of a team. Streams and other teams
+// do not count.
+func TestRequestsInProgress(t *testing.T) {
+	w := newWorld(t)
+	id := w.create().ID
+	var ends []func()
+	for range maxInProgress {
+		end, ok := w.server.inProgress.add(w.team, maxInProgress)
+		if !ok {
+			t.Fatal("there are others in progress")
+		}
+		ends = append(ends, end)
+	}
+	var e Error
+	if got := w.call("full", "GET", "/v1/sandboxes", nil, &e); got != 429 || e.Detail.Code != "rate_limited" {
+		t.Errorf("got %d: %+v", got, e)
+	}
+	if got := w.call("foreign", "GET", "/v1/sandboxes", nil, nil); got != 200 {
+		t.Errorf("another team: got %d", got)
+	}
+	w.events("full", "").next()
+	w.dial("full", "/v1/sandboxes/"+id+"/pty", `{"type":"start"}`).expect(`{"type":"started","pid":9,"tag":"pty-00000000"}`)
+	ends[0]()
+	for range 2 {
+		if got := w.call("full", "GET", "/v1/sandboxes", nil, nil); got != 200 {
+			t.Errorf("after the end of a request: got %d", got)
+		}
+	}
+}

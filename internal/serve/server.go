@@ -47,12 +47,14 @@ type Server struct {
 	terminals   terminals
 	events      *eventStreams
 	pingEvery   time.Duration // of WebSockets
+	quiet       time.Duration // the longest pause of a client
 	previews    *preview.Handler
 	observed    *observed
 	mcp         mcpServers
 
 	requests, visits  *limiter // limits of requests for the API, and for previews
 	logins, addresses *limiter // of failed logins
+	inProgress        teamCounter
 }
 
 // Maximum sizes of the body of a request, in bytes.
@@ -66,7 +68,7 @@ const keyHeader = control.KeyHeader
 
 // New returns a server.
 func New(o Options) *Server {
-	s := &Server{control: o.Control, log: o.Log, hosts: o.Hosts, mux: http.NewServeMux(), sockets: newSockets(), events: newEventStreams(), pingEvery: pingEvery, crossOrigin: http.NewCrossOriginProtection(), observed: newObserved()}
+	s := &Server{control: o.Control, log: o.Log, hosts: o.Hosts, mux: http.NewServeMux(), sockets: newSockets(), events: newEventStreams(), pingEvery: pingEvery, quiet: quiet, crossOrigin: http.NewCrossOriginProtection(), observed: newObserved()}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
@@ -124,10 +126,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.observe(w, r, http.HandlerFunc(s.answer))
 }
 
-func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
+func (s *Server) answer(original http.ResponseWriter, r *http.Request) {
+	w := withTimeouts(original, r, s.quiet)
+	defer w.begin()
 	if p, ok := s.previews.Port(r); ok { // another origin, with other content and rules
 		r.Pattern = "preview" // the route in the log and the metrics
-		s.previews.Serve(w, r, p)
+		s.previews.Serve(original, r, p)
 		return
 	}
 	h := w.Header()
@@ -143,8 +147,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 		writeError(w, refusal(http.StatusBadRequest, "the target of the request is not a path", ""))
 		return
 	}
+	r.Body = w.body
 	if strings.HasSuffix(r.URL.Path, streamWrite) {
-		r.Body = &timeoutBody{r.Body, http.NewResponseController(w)}
 		s.mux.ServeHTTP(w, r)
 		return
 	}
@@ -163,7 +167,8 @@ func (s *Server) OpenAPI() *huma.OpenAPI { return s.api.OpenAPI() }
 func operation(method, path, id, summary string, role store.Role, change ...func(*huma.Operation)) huma.Operation {
 	o := huma.Operation{
 		Method: method, Path: path, OperationID: id, Summary: summary, MaxBodyBytes: maxBody, Metadata: map[string]any{need: role},
-		Security: []map[string][]string{{"key": {}}, {"token": {}}, {"session": {}}}, Errors: []int{400, 401, 403, 404, 409, 413, 429, 501, 502, 503, 504},
+		BodyReadTimeout: -1, // see timeoutBody
+		Security:        []map[string][]string{{"key": {}}, {"token": {}}, {"session": {}}}, Errors: []int{400, 401, 403, 404, 409, 413, 429, 501, 502, 503, 504},
 	}
 	for _, c := range change {
 		c(&o)

@@ -118,11 +118,14 @@ func upgrades(r *http.Request) bool { return strings.EqualFold(r.Header.Get("Upg
 // isSocket is the metadata key of operations whose answer is a WebSocket.
 const isSocket = "socket"
 
+// isStream is the metadata key of operations whose answer has no end.
+const isStream = "stream"
+
 // answersSocket changes an operation to one whose answer is a WebSocket.
 func answersSocket(o *huma.Operation) {
 	o.DefaultStatus = http.StatusSwitchingProtocols
 	o.Responses = map[string]*huma.Response{"101": {Description: "The connection becomes a WebSocket. docs/api.md describes its frames."}}
-	o.Metadata[isSocket] = true
+	o.Metadata[isSocket], o.Metadata[isStream] = true, true
 }
 
 // authenticatesByFrame reports whether the client of a request must send its API key in its first

@@ -1,0 +1,113 @@
+package serve
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
+)
+
+// connect opens a connection to the server, and sends text.
+func (w *world) connect(text string) net.Conn {
+	w.t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+	w.check(err)
+	w.t.Cleanup(func() { conn.Close() })
+	_, err = io.WriteString(conn, text)
+	w.check(err)
+	conn.SetReadDeadline(time.Now().Add(testenv.Patience))
+	return conn
+}
+
+// TestMissingBodies checks that the server closes the connections of clients that announce a body
+// and do not send it.
+func TestMissingBodies(t *testing.T) {
+	w := newWorld(t)
+	w.server.quiet = 3 * time.Second
+	preview := "8000-" + w.create().ID + ".localhost"
+	all := map[string]struct {
+		host, path, key string
+		status          int
+	}{
+		"without a key": {"localhost", "/v1/sandboxes", "none", 401}, "with a key": {"localhost", "/v1/sandboxes", "full", 408}, "login": {"localhost", "/v1/auth/login", "none", 408},
+		"MCP without a key": {"localhost", mcpPath, "none", 401}, "MCP": {"localhost", mcpPath, "full", 413}, "no route": {"localhost", "/v2", "none", 404},
+		"a preview": {preview, "/", "none", 403},
+	}
+	conns := map[string]net.Conn{} // all wait at the same time
+	for what, c := range all {
+		conns[what] = w.connect(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n%s: %s\r\nContent-Length: 10\r\n\r\n{", c.path, c.host, keyHeader, w.keys[c.key]))
+	}
+	for what, conn := range conns {
+		r, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || r.StatusCode != all[what].status {
+			t.Errorf("%s: %+v, %v", what, r, err)
+			continue
+		}
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			t.Errorf("%s: the body of the answer: %v", what, err)
+		}
+		if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("%s: the connection is still open: %v", what, err)
+		}
+	}
+}
+
+// TestSlowBodies checks that a client can send a body slowly, and that no operation limits the
+// total time.
+func TestSlowBodies(t *testing.T) {
+	w := newWorld(t)
+	for path, item := range w.server.OpenAPI().Paths {
+		for method, o := range methodsOf(item) {
+			if o.RequestBody != nil && o.BodyReadTimeout > 0 {
+				t.Errorf("%s %s: a body has at most %v", method, path, o.BodyReadTimeout)
+			}
+		}
+	}
+	w.server.quiet = 3 * time.Second
+	conn := w.connect("POST /v1/sandboxes HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + keyHeader + ": " + w.keys["full"] + "\r\nContent-Length: 12\r\n\r\n")
+	for _, part := range strings.SplitAfter(`{"vcpus": 1}`, "") {
+		time.Sleep(300 * time.Millisecond)
+		io.WriteString(conn, part)
+	}
+	if r, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || r.StatusCode != http.StatusCreated {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestSlowReaders checks that the server gives up clients that do not read an answer. The deadline
+// of an answer must not apply to later requests of the connection.
+func TestSlowReaders(t *testing.T) {
+	w := newWorld(t)
+	w.server.quiet = time.Second
+	failed := make(chan error, 1)
+	w.server.mux.HandleFunc("GET /large", func(o http.ResponseWriter, r *http.Request) {
+		_, err := o.Write(make([]byte, maxUpload))
+		failed <- err
+	})
+	w.connect("GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	select {
+	case err := <-failed:
+		if err == nil {
+			t.Error("the answer was sent")
+		}
+	case <-time.After(testenv.Patience):
+		t.Fatal("the server still waits")
+	}
+	conn := w.connect("")
+	from := bufio.NewReader(conn)
+	for range 2 {
+		io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		r, err := http.ReadResponse(from, nil)
+		w.check(err)
+		if _, err := io.Copy(io.Discard, r.Body); r.StatusCode != http.StatusOK || err != nil {
+			t.Errorf("got %d, %v", r.StatusCode, err)
+		}
+		time.Sleep(1200 * time.Millisecond)
+	}
+}
