@@ -3,6 +3,7 @@ package mcp
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -19,8 +20,12 @@ func jsonErrors(started func(session string) bool, next http.Handler) http.Handl
 			return
 		}
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
-		if err != nil {
+		if errors.As(err, new(*http.MaxBytesError)) {
 			answerWith(w, http.StatusRequestEntityTooLarge, refusal(nil, jsonrpc.CodeInvalidRequest, "the message is too large: the limit is %d bytes", MaxBody))
+			return
+		}
+		if err != nil { // the client is slow, or gone
+			answerWith(w, http.StatusRequestTimeout, refusal(nil, jsonrpc.CodeInvalidRequest, "the rest of the message did not arrive"))
 			return
 		}
 		messages, answer := parseBody(body)

@@ -36,7 +36,7 @@ func TestMissingBodies(t *testing.T) {
 		status          int
 	}{
 		"without a key": {"localhost", "/v1/sandboxes", "none", 401}, "with a key": {"localhost", "/v1/sandboxes", "full", 408}, "login": {"localhost", "/v1/auth/login", "none", 408},
-		"MCP without a key": {"localhost", mcpPath, "none", 401}, "MCP": {"localhost", mcpPath, "full", 413}, "no route": {"localhost", "/v2", "none", 404},
+		"MCP without a key": {"localhost", mcpPath, "none", 401}, "MCP": {"localhost", mcpPath, "full", 408}, "no route": {"localhost", "/v2", "none", 404},
 		"a preview": {preview, "/", "none", 403},
 	}
 	conns := map[string]net.Conn{} // all wait at the same time
