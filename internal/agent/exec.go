@@ -253,9 +253,9 @@ func (p *process) limit(timeout time.Duration) {
 
 // signal sends a signal to the process group. If the process has a terminal, signal first waits
 // until a foreground shell has read its input. It then sends the signal to the foreground group,
-// and discards unread input as the key for the signal does (input.interrupt). In this case, it
-// waits until the shell has handled the signal. Otherwise the shell could discard input that arrives
-// later.
+// and discards unread input as the key for the signal does (input.interrupt). After such a signal,
+// it waits until the shell has handled the signal, because the shell could also discard input that
+// arrives later.
 func (p *process) signal(ctx context.Context, sig syscall.Signal, typed uint64) error {
 	if p.terminal == nil {
 		return p.send(sig)
