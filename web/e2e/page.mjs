@@ -104,6 +104,9 @@ try {
 		assert.equal((await (await api("GET", "/v1/sandboxes")).json()).length, 1);
 	});
 
+	const readFile = async (path) => (await api("POST", `/v1/sandboxes/${id}/files/read`, { path })).text();
+	const writeFile = (path, text) =>
+		context.request.post(`/v1/sandboxes/${id}/files/write`, { multipart: { path, file: { name: "f", mimeType: "text/plain", buffer: Buffer.from(text) } } });
 	const typed = (text) => page.locator(".xterm-rows").filter({ hasText: text }).first().waitFor();
 	await step("type in the terminal", async () => {
 		await page.locator(".xterm-rows").filter({ hasText: "#" }).first().waitFor();
@@ -294,6 +297,31 @@ try {
 		await page.getByRole("button", { name: /^.*<img/ }).first().click();
 		await page.getByText("window.hacked").first().waitFor();
 		await check(page, "a hostile file");
+	});
+
+	await step("changes that are not saved", async () => {
+		const unsaved = page.getByText("not saved", { exact: true });
+		const text = page.getByRole("textbox", { name: "Text of notes.txt" });
+		const saved = async (name) => {
+			await page.getByText(`${name} saved`).waitFor();
+			await page.getByRole("button", { name: "Dismiss" }).click();
+		};
+		await writeFile("/srv/edit/notes.txt", "end\n");
+		await page.goto(`/sandboxes/${id}/files?path=/srv/edit&file=/srv/edit/notes.txt`);
+		await text.click();
+		await page.keyboard.press("Control+Home");
+		await page.keyboard.type("one\n");
+		await page.keyboard.press("Control+s");
+		await saved("notes.txt");
+		await unsaved.waitFor({ state: "detached" });
+		await text.focus();
+		await page.keyboard.type("two\n");
+		await unsaved.waitFor();
+		await page.getByRole("button", { name: "Save", exact: true }).click();
+		await saved("notes.txt");
+		assert.equal(await readFile("/srv/edit/notes.txt"), "one\ntwo\nend\n");
+		await page.goto(`/sandboxes/${id}/files?path=/srv/app`);
+		await page.getByRole("button", { name: "Actions for roman.py" }).waitFor();
 	});
 
 	await step("upload and download", async () => {

@@ -59,9 +59,16 @@ interface Props {
 	readOnly: boolean;
 	/** takesFocus: the editor gets the focus when it appears. */
 	takesFocus: boolean;
+	/** onDirty is called after each change. is: the text differs from the text that was saved last. */
 	onDirty: (is: boolean) => void;
 	onSave: () => void;
-	onReady: (get: () => string) => void;
+	/** onReady gets a function that returns the text, and a function to call when it is saved. */
+	onReady: (take: () => Taken) => void;
+}
+
+export interface Taken {
+	text: string;
+	saved: () => void;
 }
 
 /**
@@ -78,7 +85,6 @@ export function Editor({ name, text, readOnly, takesFocus, onDirty, onSave, onRe
 		const root = host.current!.shadowRoot ?? host.current!.attachShadow({ mode: "open" });
 		const start = (language: Extension) => {
 			if (gone) return;
-			let clean = true;
 			const state = EditorState.create({
 				doc: text,
 				extensions: [
@@ -98,12 +104,7 @@ export function Editor({ name, text, readOnly, takesFocus, onDirty, onSave, onRe
 					EditorState.readOnly.of(readOnly),
 					EditorState.lineSeparator.of(text.includes("\r\n") ? "\r\n" : "\n"),
 					EditorView.contentAttributes.of({ "aria-label": `Text of ${name}`, tabindex: "0" }),
-					EditorView.updateListener.of((u) => {
-						if (!u.docChanged) return;
-						const same = u.state.doc.eq(original);
-						if (same !== clean) calls.current.onDirty(!same);
-						clean = same;
-					}),
+					EditorView.updateListener.of((u) => u.docChanged && report()),
 					keymap.of([{ key: "Mod-s", run: () => (calls.current.onSave(), true), preventDefault: true }, ...defaultKeymap, ...historyKeymap, ...searchKeymap, ...foldKeymap, indentWithTab]),
 					look,
 					language,
@@ -112,7 +113,17 @@ export function Editor({ name, text, readOnly, takesFocus, onDirty, onSave, onRe
 			let original = state.doc;
 			view = new EditorView({ state, parent: root, root });
 			const v = view;
-			onReady(() => v.state.sliceDoc());
+			const report = () => calls.current.onDirty(!v.state.doc.eq(original));
+			onReady(() => {
+				const { doc } = v.state;
+				return {
+					text: v.state.sliceDoc(),
+					saved: () => {
+						original = doc;
+						report();
+					},
+				};
+			});
 			if (takesFocus) v.focus();
 		};
 		const found = languages.find(([pattern]) => pattern.test(name));

@@ -8,6 +8,7 @@ import { lazy } from "../lazy";
 import { showError, toast } from "../messages";
 import { parent } from "../paths";
 import { ask, Button, Empty, Notice } from "../ui";
+import type { Taken } from "./editor";
 
 const Editor = lazy(() => import("./editor").then((m) => m.Editor));
 
@@ -63,7 +64,7 @@ export function OpenFile(props: { id: string; path: string; takesFocus: boolean;
 	const [error, setError] = useState("");
 	const [dirty, setDirty] = useState(false);
 	const [saving, setSaving] = useState(false);
-	const text = useRef<() => string>();
+	const take = useRef<() => Taken>();
 	const saved = useRef(0); // when the file was read or written, as the server names it
 	const mark = (is: boolean) => {
 		setDirty(is);
@@ -90,19 +91,19 @@ export function OpenFile(props: { id: string; path: string; takesFocus: boolean;
 	}, [dirty]);
 
 	const save = async () => {
-		if (saving || !text.current) return;
+		if (saving || !take.current) return;
 		setSaving(true);
 		try {
-			const value = text.current();
+			const { text, saved: done } = take.current();
 			const at = await changedAt();
 			const write = async () => {
-				await api.write(id, path, new Blob([value]));
+				await api.write(id, path, new Blob([text]));
 				saved.current = await changedAt();
 			};
 			if (at > saved.current && saved.current) {
 				if (!(await ask({ title: `Replace ${name}?`, text: "A program or another person has changed this file since you opened it. Your text replaces these changes.", action: "Replace file", run: write }))) return;
 			} else await write();
-			if (text.current() === value) mark(false);
+			done();
 			toast(`${name} saved`);
 			props.onSaved();
 		} catch (err) {
@@ -140,7 +141,7 @@ export function OpenFile(props: { id: string; path: string; takesFocus: boolean;
 				</Empty>
 			)}
 			{content && "text" in content && (
-				<Editor name={name} text={content.text} readOnly={!canWrite.value} takesFocus={props.takesFocus} onDirty={mark} onSave={() => void save()} onReady={(get: () => string) => (text.current = get)} />
+				<Editor name={name} text={content.text} readOnly={!canWrite.value} takesFocus={props.takesFocus} onDirty={mark} onSave={() => void save()} onReady={(f: () => Taken) => (take.current = f)} />
 			)}
 		</>
 	);
