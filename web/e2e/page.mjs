@@ -320,6 +320,20 @@ try {
 		await page.getByRole("button", { name: "Save", exact: true }).click();
 		await saved("notes.txt");
 		assert.equal(await readFile("/srv/edit/notes.txt"), "one\ntwo\nend\n");
+
+		// A program changes the file in the meantime, and gives it an earlier time.
+		await client("POST", `/v1/sandboxes/${id}/exec`, { cmd: "sh", args: ["-c", "cd /srv/edit; echo other >notes.txt; touch -d 2001-01-01 notes.txt"] });
+		await page.keyboard.press("Control+End");
+		await page.keyboard.type("three");
+		await page.keyboard.press("Control+s");
+		const replace = page.getByRole("dialog", { name: "Replace notes.txt?" });
+		await replace.getByRole("button", { name: "Cancel" }).click();
+		assert.equal(await readFile("/srv/edit/notes.txt"), "other\n");
+		await unsaved.waitFor();
+		await page.getByRole("button", { name: "Save", exact: true }).click();
+		await replace.getByRole("button", { name: "Replace file" }).click();
+		await saved("notes.txt");
+		assert.equal(await readFile("/srv/edit/notes.txt"), "one\ntwo\nend\nthree");
 		await page.goto(`/sandboxes/${id}/files?path=/srv/app`);
 		await page.getByRole("button", { name: "Actions for roman.py" }).waitFor();
 	});

@@ -6,7 +6,6 @@ import { canWrite } from "../data";
 import { bytes } from "../format";
 import { lazy } from "../lazy";
 import { showError, toast } from "../messages";
-import { parent } from "../paths";
 import { ask, Button, Empty, Notice } from "../ui";
 import type { Taken } from "./editor";
 
@@ -27,7 +26,7 @@ export async function download(id: string, path: string, name: string) {
 type Content = { text: string } | { reason: string };
 
 /** load reads a file for the editor, or says why the editor does not open it. */
-async function load(id: string, path: string, signal: AbortSignal): Promise<Content> {
+async function load(id: string, path: string, signal?: AbortSignal): Promise<Content> {
 	const r = await api.read(id, path, signal);
 	const parts: Uint8Array[] = [];
 	let size = 0;
@@ -65,19 +64,19 @@ export function OpenFile(props: { id: string; path: string; takesFocus: boolean;
 	const [dirty, setDirty] = useState(false);
 	const [saving, setSaving] = useState(false);
 	const take = useRef<() => Taken>();
-	const saved = useRef(0); // when the file was read or written, as the server names it
+	const base = useRef(""); // the text of the file when it was read or written
 	const mark = (is: boolean) => {
 		setDirty(is);
 		props.onDirty(is);
 	};
-	const changedAt = async () => (await api.list(id, parent(path))).find((e) => e.path === path)?.modified_at ?? 0;
 
 	useEffect(() => {
 		const stop = new AbortController();
-		Promise.all([load(id, path, stop.signal), changedAt()]).then(
-			([c, at]) => {
-				saved.current = at;
-				if (!stop.signal.aborted) setContent(c);
+		load(id, path, stop.signal).then(
+			(c) => {
+				if (stop.signal.aborted) return;
+				if ("text" in c) base.current = c.text;
+				setContent(c);
 			},
 			(err) => !stop.signal.aborted && setError(textOf(err)),
 		);
@@ -95,12 +94,15 @@ export function OpenFile(props: { id: string; path: string; takesFocus: boolean;
 		setSaving(true);
 		try {
 			const { text, saved: done } = take.current();
-			const at = await changedAt();
+			// A time does not tell all changes: it can be the same, or earlier, or the time of a link.
+			const now = await load(id, path).catch((err) => {
+				if (err.status !== 404) throw err;
+			});
 			const write = async () => {
 				await api.write(id, path, new Blob([text]));
-				saved.current = await changedAt();
+				base.current = text;
 			};
-			if (at > saved.current && saved.current) {
+			if (now && !("text" in now && now.text === base.current)) {
 				if (!(await ask({ title: `Replace ${name}?`, text: "A program or another person has changed this file since you opened it. Your text replaces these changes.", action: "Replace file", run: write }))) return;
 			} else await write();
 			done();
