@@ -334,6 +334,39 @@ try {
 		await replace.getByRole("button", { name: "Replace file" }).click();
 		await saved("notes.txt");
 		assert.equal(await readFile("/srv/edit/notes.txt"), "one\ntwo\nend\nthree");
+
+		// Another part of the page, and the pause of the sandbox, keep the text.
+		const file = page.getByRole("button", { name: "file notes.txt" });
+		await text.focus();
+		await page.keyboard.type(" four");
+		await unsaved.waitFor();
+		await page.getByRole("link", { name: "Metrics" }).click();
+		await page.getByRole("link", { name: "Files" }).click();
+		await text.getByText("three four").waitFor();
+		await unsaved.waitFor();
+		await client("POST", `/v1/sandboxes/${id}/pause`);
+		await page.getByRole("heading", { name: "This sandbox is paused" }).waitFor();
+		await client("POST", `/v1/sandboxes/${id}/resume`);
+		await text.getByText("three four").waitFor();
+		await unsaved.waitFor();
+		await page.getByRole("button", { name: "Log out" }).click();
+		await page.getByRole("dialog", { name: "Discard the changes?" }).getByRole("button", { name: "Cancel" }).click();
+		await page.getByRole("button", { name: "Save", exact: true }).click();
+		await saved("notes.txt");
+		assert.equal(await readFile("/srv/edit/notes.txt"), "one\ntwo\nend\nthree four");
+
+		// A text that the user has discarded does not come back.
+		await text.focus();
+		await page.keyboard.type(" five");
+		await unsaved.waitFor();
+		await page.setViewportSize({ width: 390, height: 800 });
+		await page.getByRole("button", { name: "Back to the folder" }).click();
+		await page.getByRole("button", { name: "Discard changes" }).click();
+		await file.click();
+		await text.getByText("three four").waitFor();
+		await page.setViewportSize({ width: 1280, height: 800 });
+		assert.ok(!(await text.innerText()).includes("five"));
+		assert.equal(await unsaved.count(), 0);
 		await page.goto(`/sandboxes/${id}/files?path=/srv/app`);
 		await page.getByRole("button", { name: "Actions for roman.py" }).waitFor();
 	});

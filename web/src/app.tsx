@@ -5,6 +5,7 @@ import { ArrowLeft, Box, Compass, Gauge, KeyRound, Layers, LogOut, Menu as MenuI
 import { AccountMenu } from "./account";
 import { api, textOf } from "./api";
 import { endSession, loadMe, me, useSandboxes } from "./data";
+import { anyDraft, dropDrafts } from "./drafts";
 import { Create } from "./pages/create";
 import { Login } from "./pages/login";
 import { Sandboxes } from "./pages/sandboxes";
@@ -14,7 +15,7 @@ import { lazy } from "./lazy";
 import { Key, openPalette, Palette, paletteKey, type Command } from "./palette";
 import { go, part, path } from "./router";
 import { Toasts } from "./toasts";
-import { Button, Empty, Modal, Questions } from "./ui";
+import { ask, Button, Empty, Modal, Questions } from "./ui";
 
 const Keys = lazy(() => import("./pages/keys").then((m) => m.Keys));
 const Templates = lazy(() => import("./pages/templates").then((m) => m.Templates));
@@ -238,7 +239,9 @@ function Who() {
 }
 
 async function logout() {
+	if (anyDraft() && !(await ask({ title: "Discard the changes?", text: "The editor has changes that are not saved.", action: "Discard changes", run: async () => {} }))) return;
 	await api.logout().catch(() => {});
+	dropDrafts();
 	endSession();
 	go("/", true);
 }

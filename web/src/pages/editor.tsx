@@ -2,7 +2,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
 import { bracketMatching, defaultHighlightStyle, foldGutter, foldKeymap, HighlightStyle, indentOnInput, indentUnit, StreamLanguage, syntaxHighlighting } from "@codemirror/language";
 import { highlightSelectionMatches, searchKeymap } from "@codemirror/search";
-import { EditorState, type Extension } from "@codemirror/state";
+import { EditorState, Text, type Extension } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, highlightActiveLineGutter, highlightSpecialChars, keymap, lineNumbers } from "@codemirror/view";
 import { tags as t } from "@lezer/highlight";
 
@@ -55,12 +55,15 @@ const look = EditorView.theme({
 
 interface Props {
 	name: string;
+	/** text is the text of the file. */
 	text: string;
+	/** draft is the text of the editor at the start, if it is another one. */
+	draft?: Text;
 	readOnly: boolean;
 	/** takesFocus: the editor gets the focus when it appears. */
 	takesFocus: boolean;
-	/** onDirty is called after each change. is: the text differs from the text that was saved last. */
-	onDirty: (is: boolean) => void;
+	/** onChange is called after each change. dirty: the text differs from the text that was saved last. */
+	onChange: (text: Text, dirty: boolean) => void;
 	onSave: () => void;
 	/** onReady gets a function that returns the text, and a function to call when it is saved. */
 	onReady: (take: () => Taken) => void;
@@ -75,18 +78,20 @@ export interface Taken {
  * Editor edits a text. It is in a shadow root, because CodeMirror then uses adopted style sheets,
  * which the Content-Security-Policy permits.
  */
-export function Editor({ name, text, readOnly, takesFocus, onDirty, onSave, onReady }: Props) {
+export function Editor({ name, text, draft, readOnly, takesFocus, onChange, onSave, onReady }: Props) {
 	const host = useRef<HTMLDivElement>(null);
-	const calls = useRef({ onDirty, onSave });
-	calls.current = { onDirty, onSave };
+	const calls = useRef({ onChange, onSave });
+	calls.current = { onChange, onSave };
 	useEffect(() => {
 		let gone = false;
 		let view: EditorView | undefined;
 		const root = host.current!.shadowRoot ?? host.current!.attachShadow({ mode: "open" });
 		const start = (language: Extension) => {
 			if (gone) return;
+			const separator = text.includes("\r\n") ? "\r\n" : "\n";
+			let original = Text.of(text.split(separator));
 			const state = EditorState.create({
-				doc: text,
+				doc: draft ?? original,
 				extensions: [
 					lineNumbers(),
 					foldGutter(),
@@ -102,7 +107,7 @@ export function Editor({ name, text, readOnly, takesFocus, onDirty, onSave, onRe
 					syntaxHighlighting(colors),
 					syntaxHighlighting(defaultHighlightStyle, { fallback: true }),
 					EditorState.readOnly.of(readOnly),
-					EditorState.lineSeparator.of(text.includes("\r\n") ? "\r\n" : "\n"),
+					EditorState.lineSeparator.of(separator),
 					EditorView.contentAttributes.of({ "aria-label": `Text of ${name}`, tabindex: "0" }),
 					EditorView.updateListener.of((u) => u.docChanged && report()),
 					keymap.of([{ key: "Mod-s", run: () => (calls.current.onSave(), true), preventDefault: true }, ...defaultKeymap, ...historyKeymap, ...searchKeymap, ...foldKeymap, indentWithTab]),
@@ -110,10 +115,10 @@ export function Editor({ name, text, readOnly, takesFocus, onDirty, onSave, onRe
 					language,
 				],
 			});
-			let original = state.doc;
 			view = new EditorView({ state, parent: root, root });
 			const v = view;
-			const report = () => calls.current.onDirty(!v.state.doc.eq(original));
+			const report = () => calls.current.onChange(v.state.doc, !v.state.doc.eq(original));
+			if (draft) report();
 			onReady(() => {
 				const { doc } = v.state;
 				return {

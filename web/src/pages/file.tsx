@@ -1,8 +1,10 @@
 // A file of a sandbox in the editor.
+import type { Text } from "@codemirror/state";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ArrowLeft, Download, File as FileIcon, Save } from "lucide-preact";
 import { api, textOf } from "../api";
 import { canWrite } from "../data";
+import { draftOf, dropDraft, keepDraft } from "../drafts";
 import { bytes } from "../format";
 import { lazy } from "../lazy";
 import { showError, toast } from "../messages";
@@ -56,7 +58,7 @@ async function load(id: string, path: string, signal?: AbortSignal): Promise<Con
 }
 
 /** OpenFile shows a file, and saves it. */
-export function OpenFile(props: { id: string; path: string; takesFocus: boolean; onDirty: (is: boolean) => void; onSaved: () => void; onClose: () => void }) {
+export function OpenFile(props: { id: string; path: string; takesFocus: boolean; onSaved: () => void; onClose: () => void }) {
 	const { id, path, onClose } = props;
 	const name = path.split("/").at(-1)!;
 	const [content, setContent] = useState<Content>();
@@ -64,30 +66,28 @@ export function OpenFile(props: { id: string; path: string; takesFocus: boolean;
 	const [dirty, setDirty] = useState(false);
 	const [saving, setSaving] = useState(false);
 	const take = useRef<() => Taken>();
+	const [draft] = useState(() => draftOf(id, path)); // of an earlier visit
 	const base = useRef(""); // the text of the file when it was read or written
-	const mark = (is: boolean) => {
+	const change = (text: Text, is: boolean) => {
 		setDirty(is);
-		props.onDirty(is);
+		if (is) keepDraft({ sandbox: id, path, text, saved: base.current });
+		else dropDraft(id, path);
 	};
 
 	useEffect(() => {
 		const stop = new AbortController();
-		load(id, path, stop.signal).then(
-			(c) => {
-				if (stop.signal.aborted) return;
-				if ("text" in c) base.current = c.text;
-				setContent(c);
-			},
-			(err) => !stop.signal.aborted && setError(textOf(err)),
-		);
+		const show = (c: Content) => {
+			if (stop.signal.aborted) return;
+			if ("text" in c) base.current = draft?.saved ?? c.text;
+			setContent(c);
+		};
+		load(id, path, stop.signal).then(show, (err) => {
+			if (stop.signal.aborted) return;
+			setError(textOf(err));
+			if (draft) show({ text: "" }); // the file may be gone, but not the draft
+		});
 		return () => stop.abort();
 	}, []);
-	useEffect(() => {
-		if (!dirty) return;
-		const warn = (e: BeforeUnloadEvent) => e.preventDefault();
-		addEventListener("beforeunload", warn);
-		return () => removeEventListener("beforeunload", warn);
-	}, [dirty]);
 
 	const save = async () => {
 		if (saving || !take.current) return;
@@ -105,6 +105,7 @@ export function OpenFile(props: { id: string; path: string; takesFocus: boolean;
 			if (now && !("text" in now && now.text === base.current)) {
 				if (!(await ask({ title: `Replace ${name}?`, text: "A program or another person has changed this file since you opened it. Your text replaces these changes.", action: "Replace file", run: write }))) return;
 			} else await write();
+			setError("");
 			done();
 			toast(`${name} saved`);
 			props.onSaved();
@@ -143,7 +144,16 @@ export function OpenFile(props: { id: string; path: string; takesFocus: boolean;
 				</Empty>
 			)}
 			{content && "text" in content && (
-				<Editor name={name} text={content.text} readOnly={!canWrite.value} takesFocus={props.takesFocus} onDirty={mark} onSave={() => void save()} onReady={(f: () => Taken) => (take.current = f)} />
+				<Editor
+					name={name}
+					text={content.text}
+					draft={draft?.text}
+					readOnly={!canWrite.value}
+					takesFocus={props.takesFocus}
+					onChange={change}
+					onSave={() => void save()}
+					onReady={(f: () => Taken) => (take.current = f)}
+				/>
 			)}
 		</>
 	);

@@ -3,6 +3,7 @@ import { signal } from "@preact/signals";
 import { ArrowUp, Download, Ellipsis, File as FileIcon, FileSymlink, Folder, FolderOpen, FolderPlus, Pencil, RefreshCw, Trash, Upload, X } from "lucide-preact";
 import { api, textOf, type File as Entry, type Sandbox } from "../api";
 import { canWrite, useData } from "../data";
+import { draftOf, dropDraft, keepDraft } from "../drafts";
 import { ago, bytes, plural } from "../format";
 import { deleteLater, finishDeletions, hidden, showError } from "../messages";
 import { inside, isFolder, join, keyOf, parent, sorted } from "../paths";
@@ -25,14 +26,14 @@ wideWindow.addEventListener("change", () => (wide.value = wideWindow.matches));
 
 export function Files({ box: b }: { box: Sandbox }) {
 	const query = new URLSearchParams(location.search);
-	const [dir, setDir] = useState(query.get("path") || "/");
-	const [file, setFile] = useState<string | null>(query.get("file"));
+	const draft = query.size ? undefined : draftOf(b.id)?.path; // the user comes back to it
+	const [dir, setDir] = useState(query.get("path") || (draft ? parent(draft) : "/"));
+	const [file, setFile] = useState<string | null>(draft ?? query.get("file"));
 	const [making, setMaking] = useState(false);
 	const [renaming, setRenaming] = useState<Entry | null>(null);
 	const [focus, setFocus] = useState(""); // path of the entry that gets the focus next
 	const [drop, setDrop] = useState(false);
 	const [find, setFind] = useState("");
-	const dirty = useRef(false);
 	const moved = useRef(false); // the open file was renamed; the focus is in the folder
 	const picker = useRef<HTMLInputElement>(null);
 	const { value: all, error, reload } = useData(keyOf(b.id, dir), (api) => api.list(b.id, dir));
@@ -48,9 +49,9 @@ export function Files({ box: b }: { box: Sandbox }) {
 	}, [dir, file]);
 
 	const leave = async () => {
-		if (!dirty.current) return true;
+		if (!file || !draftOf(b.id, file)) return true;
 		const yes = await ask({ title: "Discard the changes?", text: <>The changes to <code>{file}</code> are not saved.</>, action: "Discard changes", run: async () => {} });
-		if (yes) dirty.current = false;
+		if (yes) dropDraft(b.id, file);
 		return yes;
 	};
 	const enter = (to: string) => {
@@ -97,12 +98,12 @@ export function Files({ box: b }: { box: Sandbox }) {
 	const rename = async (e: Entry, name: string) => {
 		const to = join(dir, name);
 		const shows = !!file && inside(e.path, file);
-		const unsaved = dirty.current;
+		const unsaved = shows && draftOf(b.id, file);
 		if (shows && !(await leave())) return e.path;
 		try {
 			await api.rename(b.id, e.path, to);
 		} catch (err) {
-			dirty.current = unsaved; // the editor still has the text
+			if (unsaved) keepDraft(unsaved); // the editor still has the text
 			throw err;
 		}
 		if (shows) {
@@ -236,7 +237,6 @@ export function Files({ box: b }: { box: Sandbox }) {
 						id={b.id}
 						path={file}
 						takesFocus={!moved.current}
-						onDirty={(is) => (dirty.current = is)}
 						onSaved={() => void reload()}
 						onClose={() => void leave().then((yes) => yes && setFile(null))}
 					/>
