@@ -367,6 +367,27 @@ try {
 		await page.setViewportSize({ width: 1280, height: 800 });
 		assert.ok(!(await text.innerText()).includes("five"));
 		assert.equal(await unsaved.count(), 0);
+
+		// Pasted lines get the line ends of the file.
+		await writeFile("/srv/edit/dos.txt", "end\r\n");
+		for (const [name, pasted, want] of [
+			["notes.txt", "a\r\nb\rc\n", "a\nb\nc\none\ntwo\nend\nthree four"],
+			["dos.txt", "a\nb\r\n", "a\r\nb\r\nend\r\n"],
+		]) {
+			await page.goto(`/sandboxes/${id}/files?path=/srv/edit&file=/srv/edit/${name}`);
+			const into = page.getByRole("textbox", { name: `Text of ${name}` });
+			await into.click();
+			await page.keyboard.press("Control+Home");
+			await into.evaluate((e, pasted) => {
+				const clipboardData = new DataTransfer();
+				clipboardData.setData("text/plain", pasted);
+				e.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
+			}, pasted);
+			await unsaved.waitFor();
+			await page.keyboard.press("Control+s");
+			await saved(name);
+			assert.equal(await readFile(`/srv/edit/${name}`), want);
+		}
 		await page.goto(`/sandboxes/${id}/files?path=/srv/app`);
 		await page.getByRole("button", { name: "Actions for roman.py" }).waitFor();
 	});

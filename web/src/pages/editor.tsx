@@ -108,6 +108,7 @@ export function Editor({ name, text, draft, readOnly, takesFocus, onChange, onSa
 					syntaxHighlighting(defaultHighlightStyle, { fallback: true }),
 					EditorState.readOnly.of(readOnly),
 					EditorState.lineSeparator.of(separator),
+					EditorView.clipboardInputFilter.of((pasted) => pasted.replace(/\r\n?|\n/g, separator)), // of dropped text too
 					EditorView.contentAttributes.of({ "aria-label": `Text of ${name}`, tabindex: "0" }),
 					EditorView.updateListener.of((u) => u.docChanged && report()),
 					keymap.of([{ key: "Mod-s", run: () => (calls.current.onSave(), true), preventDefault: true }, ...defaultKeymap, ...historyKeymap, ...searchKeymap, ...foldKeymap, indentWithTab]),
