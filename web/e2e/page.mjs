@@ -37,6 +37,10 @@ async function open(options = {}) {
 	return { context, page };
 }
 
+/** refuse makes the server refuse the next request to a path, because of too many requests. */
+const refuse = (page, path) =>
+	page.route(path, (r) => r.fulfill({ status: 429, headers: { "Retry-After": "1" }, json: { error: { code: "rate_limited", message: "too many requests" } } }), { times: 1 });
+
 /** check runs axe, and checks that no payload has run. */
 async function check(page, where) {
 	assert.equal(await page.evaluate(() => window.hacked), undefined, `${where}: a text ran as code`);
@@ -307,6 +311,7 @@ try {
 			await page.getByRole("button", { name: "Dismiss" }).click();
 		};
 		await writeFile("/srv/edit/notes.txt", "end\n");
+		await refuse(page, "**/files/read");
 		await page.goto(`/sandboxes/${id}/files?path=/srv/edit&file=/srv/edit/notes.txt`);
 		await text.click();
 		await page.keyboard.press("Control+Home");
@@ -468,6 +473,7 @@ try {
 		await page.getByRole("group", { name: "Upload" }).waitFor({ state: "detached" });
 		assert.ok(!(await files("/srv/app")).some((e) => e.name === "large"), "a cancelled upload has written a file");
 		await slow(-1);
+		await refuse(page, "**/files/write");
 		await drop("many", "large");
 		await page.getByText("61 files uploaded to /srv/app").waitFor();
 		await page.getByRole("button", { name: "Actions for large" }).waitFor();

@@ -71,14 +71,33 @@ export function beforeChanges(f: () => Promise<unknown>) {
 	finishFirst = f;
 }
 
+const maxWait = 10_000; // ms
+const maxTries = 10;
+let free = 0; // when the server accepts requests again, in ms of performance.now()
+
+/**
+ * patiently sends a request. If the server refuses it because the user sends too many requests,
+ * patiently waits and sends it again. All requests wait for the same time.
+ */
+async function patiently(send: () => Promise<Response>): Promise<Response> {
+	for (let tries = 1; ; tries++) {
+		for (let wait; (wait = free - performance.now()) > 0; ) await new Promise((done) => setTimeout(done, wait));
+		const r = await send();
+		const wait = Number(r.headers.get("Retry-After")) * 1000;
+		if (r.status !== 429 || !(wait > 0 && wait <= maxWait) || tries === maxTries) return r;
+		free = performance.now() + wait;
+	}
+}
+
 /**
  * newClient returns a client. passive: its requests have the header of requests that do not count as
  * use. changes: its requests change something, so deletions that the user could undo end before them.
- * These deletions have keepalive, and do not wait for themselves.
+ * These deletions have keepalive, and do not wait for themselves. Other requests are sent patiently.
  */
 function newClient({ passive = false, changes = false }) {
 	const more = passive ? { "Pyro-Passive": "true" } : {};
-	const client = createClient<paths>({ headers: { Accept: "application/json", ...more }, credentials: "same-origin" });
+	const send = changes ? undefined : (r: Request) => patiently(() => fetch(r.clone()));
+	const client = createClient<paths>({ headers: { Accept: "application/json", ...more }, credentials: "same-origin", fetch: send });
 	client.use({
 		async onRequest({ request }) {
 			sessions.set(request, session);
@@ -118,7 +137,7 @@ function sendForm(r: Request, form: FormData, sent?: (bytes: number) => void): P
 		x.open(r.method, r.url);
 		x.setRequestHeader("Accept", "application/json");
 		x.upload.onprogress = (e) => sent?.(e.loaded);
-		x.onload = () => done(new Response(x.response || null, { status: x.status }));
+		x.onload = () => done(new Response(x.response || null, { status: x.status, headers: { "Retry-After": x.getResponseHeader("Retry-After") ?? "" } }));
 		x.onerror = () => fail(new TypeError("the request failed"));
 		x.onabort = () => fail(new DOMException("the request was cancelled", "AbortError"));
 		r.signal.addEventListener("abort", () => x.abort());
@@ -195,7 +214,7 @@ const apiOf = (look: Pick<Client, "GET" | "POST">, change: Omit<Client, "GET">) 
 		const form = new FormData();
 		form.append("path", path);
 		form.append("file", content, "file");
-		return body(change.POST("/v1/sandboxes/{id}/files/write", { ...at({ id }), body: form as never, signal: options.signal, fetch: (r: Request) => sendForm(r, form, options.sent) }));
+		return body(change.POST("/v1/sandboxes/{id}/files/write", { ...at({ id }), body: form as never, signal: options.signal, fetch: (r: Request) => patiently(() => sendForm(r, form, options.sent)) }));
 	},
 
 	templates: () => body(look.GET("/v1/snapshots")),
