@@ -266,6 +266,32 @@ try {
 		assert.ok(all - atKey <= 4 << 20, `${all - atKey} bytes came after Ctrl+C`);
 	});
 
+	await step("a terminal whose connection is lost", async () => {
+		const other = await open({ storageState: await context.storageState().then((s) => ({ ...s, origins: [] })) });
+		const sockets = [];
+		await other.page.routeWebSocket(/\/pty$/, (s) => {
+			s.connectToServer();
+			sockets.push(s);
+		});
+		await other.page.goto(`/sandboxes/${id}/terminal`);
+		await other.page.getByText("You only watch. You type in another window.").waitFor();
+		await other.page.getByRole("button", { name: "New terminal" }).click();
+		const rows = other.page.getByRole("tabpanel", { name: "Terminal 2" }).locator(".xterm-rows");
+		await rows.filter({ hasText: "#" }).waitFor();
+		await other.page.keyboard.type("echo first $((1 + 1))\r");
+		await rows.filter({ hasText: "first 2" }).waitFor();
+		await sockets.at(-1).close(); // the server does not notice it
+		for (let n = 0; !(await rows.innerText()).includes("again 3"); n++) {
+			assert.ok(n < 30, "the page does not take its terminal over again");
+			await other.page.keyboard.type("echo again $((1 + 2))\r");
+			await other.page.waitForTimeout(500);
+		}
+		await other.page.getByRole("button", { name: "Close Terminal 2" }).click();
+		await other.page.getByRole("button", { name: "Close terminal", exact: true }).click();
+		await other.page.getByRole("tab", { name: "Terminal 2" }).waitFor({ state: "detached" });
+		await other.context.close();
+	});
+
 	await step("edit a file", async () => {
 		await api("POST", `/v1/sandboxes/${id}/files/mkdir`, { path: "/srv/app/src" });
 		await context.request.post(`/v1/sandboxes/${id}/files/write`, {

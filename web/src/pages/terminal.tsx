@@ -100,8 +100,8 @@ export function View({ id, tab, shown, takesFocus, onChange, onReady }: Props) {
 	const term = useRef<Terminal>();
 	const fit = useRef<FitAddon>();
 	const send = useRef((_: object) => {});
-	const now = useRef({ typing, shown, wants: tab.wants });
-	now.current = { typing, shown, wants: tab.wants };
+	const now = useRef({ typing, shown, wants: tab.wants, mine: tab.mine });
+	now.current = { typing, shown, wants: tab.wants, mine: tab.mine };
 	const [state, setState] = useState<"connecting" | "open" | "lost" | "ended">("connecting");
 	const [code, setCode] = useState<number>();
 
@@ -204,7 +204,9 @@ export function View({ id, tab, shown, takesFocus, onChange, onReady }: Props) {
 			now.current.typing = h.yours;
 			t.options.disableStdin = !h.yours;
 			onChange(h.yours ? { holder: h, mine: true } : { holder: h });
-			if (!before && now.current.wants && (h.yours || !h.name || (h.sameUser && tab.mine))) hold(); // others can't type meanwhile
+			const { wants, mine } = now.current;
+			if (!before && wants && (h.yours || !h.name || (h.sameUser && mine))) hold(); // others can't type meanwhile
+			else if (before?.name && wants && !h.name) send.current({ type: "hold" }); // the holder has left
 			if (h.yours && !before?.yours) resize();
 			if (h.yours && asked) {
 				asked = false;
