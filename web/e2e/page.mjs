@@ -925,6 +925,15 @@ try {
 		await page.getByRole("row", { name: /^Created the key one-more / }).waitFor();
 		assert.deepEqual((await rows()).slice(1), before);
 		await api("DELETE", `/v1/api-keys/${key.id}`);
+
+		// After more new entries than a page has, no entries are missing between the pages.
+		for (let i = 0; i < 30; i++) {
+			latest = await (await api("POST", "/v1/api-keys", { name: `many-${i}` })).json();
+			await api("DELETE", `/v1/api-keys/${latest.id}`);
+		}
+		await page.getByRole("row", { name: /^Deleted the key many-29 / }).waitFor();
+		await page.getByRole("button", { name: "Show earlier entries" }).click();
+		await page.getByRole("row", { name: /^Created the key many-0 / }).waitFor();
 	});
 
 	await step("API keys", async () => {

@@ -73,9 +73,11 @@ function phraseOf(e: Entry): string {
 export function Audit() {
 	const { value: first, error } = useData("audit", () => api.audit());
 	const names = useNames();
-	// pages are the pages that the user has asked for, and the first page of that time: new entries
-	// push entries out of the first page.
-	const [pages, setPages] = useState<AuditPage[]>([]);
+	// asked are the pages that the user has asked for, and the first page of that time: new entries
+	// push entries out of the first page. If they push out all of them, some entries are missing between
+	// the pages, so only the first page is shown.
+	const [asked, setPages] = useState<AuditPage[]>([]);
+	const pages = asked.length && first?.items.some((e) => e.id === asked[0].items[0].id) ? asked : [];
 	const last = pages.at(-1) ?? first;
 	const [busy, showEarlier] = useAction(async () => last && setPages([...(pages.length ? pages : [last]), await api.audit(last)]));
 	const all = first && [...new Map([first, ...pages].flatMap((p) => p.items).map((e) => [e.id, e])).values()];
