@@ -1152,6 +1152,13 @@ try {
 			await login();
 			await logout();
 		}
+		// If the request fails, the session goes on, and the page says so.
+		await login();
+		await page.route("**/v1/auth/logout", (r) => r.fulfill({ status: 503, json: { error: { code: "unavailable", message: "no log out now" } } }), { times: 1 });
+		await page.getByRole("button", { name: "Log out" }).click();
+		await page.getByText("No log out now").waitFor();
+		assert.ok(await page.getByRole("link", { name: /nightly-tests/ }).isVisible(), "the page has logged out");
+		await logout();
 		// An answer to a request of the ended session comes late, and must not end the next one.
 		await login();
 		let answer;

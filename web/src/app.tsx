@@ -3,7 +3,7 @@ import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ArrowLeft, Box, Compass, Gauge, KeyRound, Layers, LogOut, Menu as MenuIcon, Moon, ScrollText, Search, Server, Sun, SunMoon, Users, X } from "lucide-preact";
 import { AccountMenu } from "./account";
-import { api, textOf } from "./api";
+import { api, textOf, type ApiError } from "./api";
 import { endSession, loadMe, me, useSandboxes } from "./data";
 import { anyDraft, dropDrafts } from "./drafts";
 import { Create } from "./pages/create";
@@ -12,6 +12,7 @@ import { Sandboxes } from "./pages/sandboxes";
 import { SandboxPage } from "./pages/sandbox";
 import { capital } from "./format";
 import { lazy } from "./lazy";
+import { showError } from "./messages";
 import { Key, openPalette, Palette, paletteKey, type Command } from "./palette";
 import { go, part, path } from "./router";
 import { Toasts } from "./toasts";
@@ -240,7 +241,11 @@ function Who() {
 
 async function logout() {
 	if (anyDraft() && !(await ask({ title: "Discard the changes?", text: "The editor has changes that are not saved.", action: "Discard changes", run: async () => {} }))) return;
-	await api.logout().catch(() => {});
+	try {
+		await api.logout();
+	} catch (err) {
+		if ((err as ApiError).status !== 401) return showError(err); // the session goes on
+	}
 	dropDrafts();
 	endSession();
 	go("/", true);
