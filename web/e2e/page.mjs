@@ -746,6 +746,14 @@ try {
 		await page.getByText("The link is copied").waitFor();
 		const copied = new URL(await page.evaluate(() => navigator.clipboard.readText()));
 		assert.equal(copied.host, new URL((await port()).url).host);
+		await page.evaluate(() => Object.defineProperty(navigator, "clipboard", { value: undefined, configurable: true })); // as without TLS
+		await choose("Copy a link that works for an hour");
+		const shown = page.getByLabel("The browser does not allow this page to copy");
+		assert.equal(new URL(await shown.inputValue()).host, copied.host);
+		await check(page, "a link to copy");
+		await page.getByRole("button", { name: "Done" }).click();
+		await shown.waitFor({ state: "detached" });
+		await page.evaluate(() => delete navigator.clipboard);
 		await choose("Make public…");
 		await check(page, "make public");
 		await page.getByRole("button", { name: "Make public", exact: true }).click();
@@ -799,9 +807,33 @@ try {
 	});
 
 	await step("fork", async () => {
-		await page.getByRole("button", { name: "More actions" }).click();
-		await page.getByRole("button", { name: "Fork…" }).click();
-		await page.getByRole("button", { name: "Create fork" }).click();
+		const fork = async () => {
+			await page.getByRole("button", { name: "More actions" }).click();
+			await page.getByRole("button", { name: "Fork…" }).click();
+			await page.getByRole("button", { name: "Create fork" }).click();
+		};
+		// A long name is not cut inside of a character.
+		const long = `${"x".repeat(69)}😀`;
+		const path = `**/v1/sandboxes/${id}`;
+		await page.route(path, async (r) => {
+			const response = await r.fetch();
+			await r.fulfill({ response, json: { ...(await response.json()), metadata: { name: `${long} and more` } } });
+		});
+		let named;
+		await page.route(`${path}/fork`, (r) => {
+			named = r.request().postDataJSON().metadata.name;
+			return r.fulfill({ status: 503, json: { error: { code: "host_unavailable", message: "no fork now" } } });
+		});
+		await page.reload();
+		await page.getByRole("heading", { name: long }).waitFor();
+		await fork();
+		await page.getByRole("alert").getByText("No fork now").waitFor();
+		assert.equal(named, `${long}-fork`);
+		await page.unroute(path);
+		await page.unroute(`${path}/fork`);
+		await page.reload();
+		await page.getByRole("heading", { name: "fix-parser", exact: true }).waitFor();
+		await fork();
 		await page.getByRole("heading", { name: "fix-parser-fork" }).waitFor();
 		await page.getByText("Fork of").waitFor();
 		await page.locator("dt", { hasText: "Environment" }).waitFor();

@@ -4,7 +4,7 @@ import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hook
 import { Check, CircleAlert, Copy, LoaderCircle, Search, X, type LucideIcon } from "lucide-preact";
 import { textOf, type Sandbox } from "./api";
 import { capital } from "./format";
-import { showError, toast } from "./messages";
+import { showError } from "./messages";
 
 type ButtonProps = Omit<JSX.IntrinsicElements["button"], "icon"> & {
 	kind?: "primary" | "danger" | "quiet";
@@ -226,6 +226,27 @@ export function Fact({ name, known, wide, children }: { name: string; known: boo
 	);
 }
 
+/** copy copies a text, and returns whether it succeeds. If not, copy shows the text. */
+export async function copy(text: string): Promise<boolean> {
+	try {
+		await navigator.clipboard.writeText(text); // without TLS, the browser has no clipboard
+		return true;
+	} catch {
+		await ask({
+			title: "Copy this text",
+			text: (
+				<Field label="The browser does not allow this page to copy. Select the text and copy it.">
+					{(id) => <textarea id={id} class="input mono" rows={5} readOnly autoFocus value={text} onFocus={(e) => e.currentTarget.select()} />}
+				</Field>
+			),
+			action: "Done",
+			danger: false,
+			run: async () => {},
+		});
+		return false;
+	}
+}
+
 export function Copied({ text, label = "Copy" }: { text: string; label?: string }) {
 	const [done, setDone] = useState(false);
 	return (
@@ -234,15 +255,11 @@ export function Copied({ text, label = "Copy" }: { text: string; label?: string 
 			small
 			label={done ? "Copied" : label}
 			icon={done ? Check : Copy}
-			onClick={() =>
-				navigator.clipboard.writeText(text).then(
-					() => {
-						setDone(true);
-						setTimeout(() => setDone(false), 1500);
-					},
-					() => toast("The browser does not allow this page to copy", true),
-				)
-			}
+			onClick={async () => {
+				if (!(await copy(text))) return;
+				setDone(true);
+				setTimeout(() => setDone(false), 1500);
+			}}
 		/>
 	);
 }

@@ -184,7 +184,7 @@ async function askFork(b: Sandbox) {
 		action: "Create fork",
 		danger: false,
 		run: async () => {
-			fork = (await api.fork(b.id, { live, metadata: { ...b.metadata, name: `${name.slice(0, 70)}-fork` } }, key)).id;
+			fork = (await api.fork(b.id, { live, metadata: { ...b.metadata, name: `${[...name].slice(0, 70).join("")}-fork` } }, key)).id;
 			await reload("sandboxes");
 		},
 	});

@@ -5,7 +5,7 @@ import { api, textOf, type NetworkRecord, type Port, type Sandbox, type Service 
 import { canWrite, useData } from "../data";
 import { ago, bytes, capital, commandOf, exact } from "../format";
 import { showError, toast } from "../messages";
-import { ask, Bone, Button, Empty, Fact, Field, FormModal, Menu, Modal, Notice, Panel, Status, Table } from "../ui";
+import { ask, Bone, Button, copy, Empty, Fact, Field, FormModal, Menu, Modal, Notice, Panel, Status, Table } from "../ui";
 
 export function Services({ box: b }: { box: Sandbox }) {
 	const { value: all, error, reload: again } = useData(`sandbox/${b.id}/services`, (api) => api.services(b.id), 10);
@@ -102,11 +102,11 @@ function Preview({ id, port }: { id: string; port: number }) {
 }
 
 function PortActions({ id, port: p, again }: { id: string; port: Port; again: () => Promise<unknown> }) {
-	const copy = () =>
+	const copyLink = () =>
 		api
 			.portLink(id, p.port)
-			.then((l) => navigator.clipboard.writeText(l.url))
-			.then(() => toast("The link is copied. It works for an hour."))
+			.then((l) => copy(l.url))
+			.then((done) => done && toast("The link is copied. It works for an hour."))
 			.catch(showError);
 	const publish = () =>
 		ask({
@@ -125,7 +125,7 @@ function PortActions({ id, port: p, again }: { id: string; port: Port; again: ()
 		});
 	return (
 		<>
-			<button type="button" onClick={copy}>
+			<button type="button" onClick={copyLink}>
 				<Copy size={15} aria-hidden /> Copy a link that works for an hour
 			</button>
 			{!p.public && (
