@@ -120,6 +120,19 @@ try {
 		await check(page, "terminal");
 	});
 
+	await step("a terminal with a screen reader", async () => {
+		const reader = page.getByRole("button", { name: "Screen reader" });
+		const spoken = page.locator(".xterm-accessibility-tree").filter({ hasText: "warm colours" });
+		await reader.click();
+		await spoken.waitFor();
+		await check(page, "a terminal with a screen reader");
+		await page.reload();
+		await reader.and(page.locator("[aria-pressed=true]")).waitFor();
+		await spoken.waitFor();
+		await reader.click();
+		await spoken.waitFor({ state: "detached" });
+	});
+
 	await step("reload and share the terminal", async () => {
 		await page.reload();
 		await typed("warm colours");

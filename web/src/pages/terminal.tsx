@@ -89,12 +89,14 @@ interface Props {
 	shown: boolean;
 	/** takesFocus: it gets the focus when it is shown. */
 	takesFocus: boolean;
+	/** spoken: a screen reader reads the output. */
+	spoken: boolean;
 	onChange: (to: Partial<Tab>) => void;
 	onReady: (c: Controls) => void;
 }
 
 /** View is one terminal. It connects again when the connection is lost, and continues where it was. */
-export function View({ id, tab, shown, takesFocus, onChange, onReady }: Props) {
+export function View({ id, tab, shown, takesFocus, spoken, onChange, onReady }: Props) {
 	const typing = !!tab.holder?.yours;
 	const host = useRef<HTMLDivElement>(null);
 	const term = useRef<Terminal>();
@@ -113,7 +115,7 @@ export function View({ id, tab, shown, takesFocus, onChange, onReady }: Props) {
 			theme,
 			cursorBlink: !matchMedia("(prefers-reduced-motion: reduce)").matches,
 			scrollback: 10000,
-			screenReaderMode: false,
+			screenReaderMode: spoken,
 			macOptionIsMeta: true,
 			allowProposedApi: false,
 		});
@@ -283,6 +285,9 @@ export function View({ id, tab, shown, takesFocus, onChange, onReady }: Props) {
 		};
 	}, []);
 
+	useEffect(() => {
+		term.current!.options.screenReaderMode = spoken;
+	}, [spoken]);
 	useEffect(() => {
 		if (!term.current || !shown) return;
 		fit.current?.fit();

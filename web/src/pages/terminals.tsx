@@ -1,5 +1,5 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { Eye, Keyboard, List, Plus, SquareTerminal, Users, X } from "lucide-preact";
+import { Accessibility, Eye, Keyboard, List, Plus, SquareTerminal, Users, X } from "lucide-preact";
 import type { Sandbox } from "../api";
 import { canWrite, useData } from "../data";
 import { ago, plural } from "../format";
@@ -12,6 +12,17 @@ import { type Controls, nameOf, type Tab, View } from "./terminal";
  */
 const tagOf = (n: number) => `term-${n}`;
 const maxTabs = 16;
+
+const readerKey = "screen-reader";
+
+/** readerStored reports whether a screen reader reads the terminals of this browser. */
+function readerStored(): boolean {
+	try {
+		return localStorage.getItem(readerKey) === "on";
+	} catch {
+		return false;
+	}
+}
 
 const storageKey = (id: string) => `terminals/${id}`;
 
@@ -41,6 +52,14 @@ export function Terminals({ box: b }: { box: Sandbox }) {
 			localStorage.setItem(storageKey(b.id), JSON.stringify(tabs.filter((t) => t.mine && !t.ended).map((t) => t.tag)));
 		} catch {} // the page then opens with the first terminal
 	}, [tabs]);
+
+	// xterm.js then describes its output to screen readers, which takes time.
+	const [spoken, setSpoken] = useState(readerStored);
+	useEffect(() => {
+		try {
+			localStorage.setItem(readerKey, spoken ? "on" : "off");
+		} catch {} // the choice then lasts until the page is closed
+	}, [spoken]);
 
 	// After a terminal was closed, the tab of the next one gets the focus.
 	const [closed, setClosed] = useState(false);
@@ -146,6 +165,15 @@ export function Terminals({ box: b }: { box: Sandbox }) {
 								Type
 							</button>
 						</div>
+						<Button
+							kind="quiet"
+							small
+							icon={Accessibility}
+							label="Screen reader"
+							title="Screen reader: it reads the output of the terminals"
+							aria-pressed={spoken}
+							onClick={() => setSpoken(!spoken)}
+						/>
 						<Button kind="quiet" small icon={X} label={`Close ${nameOf(current)}`} onClick={() => void close(current)} />
 					</>
 				)}
@@ -158,6 +186,7 @@ export function Terminals({ box: b }: { box: Sandbox }) {
 						tab={t}
 						shown={t.tag === at}
 						takesFocus={!closed}
+						spoken={spoken}
 						onChange={(to) => change(t.tag, to)}
 						onReady={(c) => controls.current.set(t.tag, c)}
 					/>
