@@ -52,7 +52,8 @@ type Result string
 const (
 	// Applied: the folder gets the entry of the workspace.
 	Applied Result = "applied"
-	// Unchanged: the folder already has the entry of the workspace.
+	// Unchanged: the folder already has the entry of the workspace, or the workspace has changed
+	// only permissions that git ignores.
 	Unchanged Result = "unchanged"
 	// Kept: the entry of the host stays. Ours was set, or the entry is a directory with files of
 	// the host, or a special file.
@@ -164,6 +165,9 @@ func (p *planner) decide(c diff.Change) (result Result, conflict string, err err
 		}
 		return Conflicted, "it is a device, a pipe or a socket", nil
 	}
+	if ignored, err := p.onlyMode(c); err != nil || ignored {
+		return Unchanged, "", err
+	}
 	host, err := lookUp(p.sides.Folder, c.Path)
 	if err != nil {
 		return "", "", err
@@ -210,6 +214,20 @@ func (p *planner) decide(c diff.Change) (result Result, conflict string, err err
 		return result, conflict, err
 	}
 	return Conflicted, conflict, nil
+}
+
+// onlyMode reports whether the workspace has changed only permissions that git ignores.
+func (p *planner) onlyMode(c diff.Change) (bool, error) {
+	if c.Status != diff.Modified || c.Before == c.After {
+		return false, nil
+	}
+	if c.Kind != diff.File {
+		return c.Kind == diff.Directory, nil
+	}
+	if executable(c.Before) != executable(c.After) {
+		return false, nil
+	}
+	return p.equalInWorkspace(c)
 }
 
 // unresolvable is the result for a conflict that only Ours resolves.
