@@ -38,8 +38,6 @@ func (e entry) expected() string {
 	return e.mark
 }
 
-func executable(mode fs.FileMode) bool { return mode&0o100 != 0 }
-
 // openBeneath opens a path in a folder. It follows no links.
 func openBeneath(folder *os.File, name string, flags int) (*os.File, error) {
 	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}

@@ -22,23 +22,26 @@ func (p *planner) merge(host entry, c diff.Change) (Result, error) {
 	if host.kind != diff.File || c.Kind != diff.File || !added && c.Status != diff.Modified {
 		return Conflicted, nil
 	}
-	o := operation{path: c.Path, do: writeFile, expect: host.mark, size: c.NewSize, mode: c.After.Perm()}
+	o := operation{path: c.Path, expect: host.mark, size: c.NewSize}
 	// Take the executable bit of the side that has changed it.
-	o.keep = executable(host.mode) == executable(c.After) || added || executable(c.Before) == executable(c.After)
+	exec := executable(host.mode)
+	if !added && executable(c.Before) != executable(c.After) {
+		exec = executable(c.After)
+	}
 	if c.Status == diff.Modified {
 		kept, err := p.equals(host, c.Path, diff.File, host.mode, c.OldSize, "", p.sides.Baseline)
 		if err != nil {
 			return "", err
 		}
 		if kept { // the host has changed only the mode
-			p.operations = append(p.operations, o)
+			p.write(o, host, exec)
 			return Merged, nil
 		}
 		if kept, err = p.equalInWorkspace(c); err != nil {
 			return "", err
 		}
 		if kept { // the workspace has changed only the mode
-			o.do = setMode
+			o.do, o.mode = setMode, withExecutable(host.mode, exec)
 			p.operations = append(p.operations, o)
 			return Merged, nil
 		}
@@ -48,7 +51,7 @@ func (p *planner) merge(host entry, c diff.Change) (Result, error) {
 		return Conflicted, err
 	}
 	o.size, o.content = int64(len(merged)), merged
-	p.operations = append(p.operations, o)
+	p.write(o, host, exec)
 	if marked {
 		return Marked, nil
 	}

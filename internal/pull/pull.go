@@ -97,7 +97,7 @@ type operation struct {
 	path    string
 	do      verb
 	expect  string // the mark that the entry of the host must have, or "absent"; empty for directories
-	keep    bool   // keep the mode of the entry of the host
+	keep    bool   // keep the mode and owner of the entry of the host
 	mode    fs.FileMode
 	size    int64
 	link    string
@@ -116,7 +116,7 @@ const (
 
 // New compares the changes of a workspace, in the order of [diff.Result], with the folder.
 func New(ctx context.Context, changes []diff.Change, sides Sides, resolve Resolution) (*Plan, error) {
-	p := &planner{Plan: &Plan{Changes: make([]Change, len(changes)), sides: sides}, ctx: ctx, resolve: resolve, removed: map[string]bool{}}
+	p := &planner{Plan: &Plan{Changes: make([]Change, len(changes)), sides: sides}, ctx: ctx, resolve: resolve, removed: map[string]bool{}, umask: umask()}
 	// Remove entries first, so that a file can replace a directory. The content of a directory
 	// comes after the directory, so remove in reverse order.
 	for i, c := range slices.Backward(changes) {
@@ -142,6 +142,7 @@ type planner struct {
 	ctx     context.Context
 	resolve Resolution
 	removed map[string]bool // removed entries of the host
+	umask   fs.FileMode
 }
 
 // plan adds the result of one change to the plan.
@@ -281,18 +282,18 @@ func (p *planner) apply(host entry, c diff.Change) error {
 		}
 		host = entry{removed: true}
 	}
-	o := operation{path: c.Path, mode: c.After.Perm(), size: c.NewSize, link: c.NewLink, expect: host.expected()}
+	o := operation{path: c.Path, size: c.NewSize, link: c.NewLink, expect: host.expected()}
 	switch c.Kind {
 	case diff.Directory:
 		if host.kind == diff.Directory {
 			return nil
 		}
-		o.do = makeDirectory
+		o.do, o.mode = makeDirectory, p.newMode(true)
 	case diff.Symlink:
 		o.do = writeLink
 	default:
-		o.do = writeFile
-		o.keep = host.kind == diff.File && executable(host.mode) == executable(c.After)
+		p.write(o, host, executable(c.After))
+		return nil
 	}
 	p.operations = append(p.operations, o)
 	return nil
