@@ -160,11 +160,8 @@ func (p *planner) plan(i int, c diff.Change) error {
 
 // decide returns the result of a change, and adds its operations.
 func (p *planner) decide(c diff.Change) (result Result, conflict string, err error) {
-	if c.Kind == diff.Other || c.OldKind == diff.Other {
-		if c.Status == diff.Added {
-			return Kept, "", nil // devices, pipes and sockets are never copied
-		}
-		return Conflicted, "it is a device, a pipe or a socket", nil
+	if c.OldKind == diff.Other { // the host does not need to have the special file
+		c.Status, c.OldKind = diff.Added, ""
 	}
 	if ignored, err := p.onlyMode(c); err != nil || ignored {
 		return Unchanged, "", err
@@ -172,6 +169,9 @@ func (p *planner) decide(c diff.Change) (result Result, conflict string, err err
 	host, err := lookUp(p.sides.Folder, c.Path)
 	if err != nil {
 		return "", "", err
+	}
+	if c.Kind == diff.Other {
+		return p.special(host, c)
 	}
 	if p.removed[host.blocked] {
 		host = entry{} // the pull replaces the file or link by a directory
@@ -231,6 +231,18 @@ func (p *planner) onlyMode(c diff.Change) (bool, error) {
 	return p.equalInWorkspace(c)
 }
 
+// special is the result for a device, a pipe or a socket of the workspace. These are never copied,
+// and never removed from the host.
+func (p *planner) special(host entry, c diff.Change) (Result, string, error) {
+	switch {
+	case host.kind == "" && c.Status == diff.Deleted, host.kind == diff.Other && c.Status == diff.TypeChanged:
+		return Unchanged, "", nil
+	case host.kind == "" || c.OldKind == "":
+		return Kept, "", nil
+	}
+	return p.unresolvable("it is a device, a pipe or a socket")
+}
+
 // unresolvable is the result for a conflict that only Ours resolves.
 func (p *planner) unresolvable(conflict string) (Result, string, error) {
 	if p.resolve == Ours {
@@ -244,6 +256,8 @@ func difference(host entry, c diff.Change) string {
 	switch {
 	case host.kind == "":
 		return fmt.Sprintf("%s in the workspace, deleted on the host", c.Status)
+	case c.Status == diff.Added && host.kind == diff.Other:
+		return "added in the workspace, and a device, a pipe or a socket was added on the host"
 	case c.Status == diff.Added:
 		return fmt.Sprintf("added in the workspace, and another %s was added on the host", host.kind)
 	}

@@ -173,16 +173,63 @@ func TestPullDuringHostChanges(t *testing.T) {
 	}
 }
 
-// TestSpecialFiles checks that pipes are neither copied nor replaced.
+// TestSpecialFiles checks that special files are neither copied nor replaced, and that they prevent
+// a pull only if they replace a file of the host.
 func TestSpecialFiles(t *testing.T) {
-	folder := t.TempDir()
-	if err := unix.Mkfifo(filepath.Join(folder, "a"), 0o600); err != nil {
-		t.Fatal(err)
+	const blocked = "it is a device, a pipe or a socket"
+	const other = "added in the workspace, and a device, a pipe or a socket was added on the host"
+	pipe := difftest.Node{Mode: fs.ModeNamedPipe | 0o600}
+	file := difftest.Node{Mode: 0o644, Data: []byte("1")}
+	none := difftest.Node{}
+	for name, c := range map[string]struct {
+		baseline, workspace, host difftest.Node // none: no entry
+		want, ours, theirs        string
+	}{
+		"added":              {none, pipe, none, "kept", "kept", "kept"},
+		"deleted":            {pipe, none, none, "unchanged", "unchanged", "unchanged"},
+		"deleted, on host":   {pipe, none, pipe, "kept", "kept", "kept"},
+		"deleted, and file":  {pipe, none, file, "kept", "kept", "kept"},
+		"modified":           {pipe, difftest.Node{Mode: fs.ModeNamedPipe | 0o644}, pipe, "kept", "kept", "kept"},
+		"was a file":         {file, pipe, file, "conflicted: " + blocked, "kept: " + blocked, "conflicted: " + blocked},
+		"was a file, gone":   {file, pipe, none, "kept", "kept", "kept"},
+		"was a file in both": {file, pipe, pipe, "unchanged", "unchanged", "unchanged"},
+		"is a file":          {pipe, file, none, "applied", "applied", "applied"},
+		"is a file in both":  {pipe, file, file, "unchanged", "unchanged", "unchanged"},
+		"is a file, on host": {pipe, file, pipe, "conflicted: " + other, "kept: " + other, "conflicted: " + other},
+		"a pipe of the host": {none, file, pipe, "conflicted: " + other, "kept: " + other, "conflicted: " + other},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for resolve, want := range map[pull.Resolution]string{pull.Refuse: c.want, pull.Merge: c.want, pull.Ours: c.ours, pull.Theirs: c.theirs} {
+				baseline, workspace, host := tree("x", "1"), tree("x", "2"), tree("x", "1")
+				folder := t.TempDir()
+				if c.baseline.Mode != 0 {
+					baseline.Put("a", c.baseline)
+				}
+				if c.workspace.Mode != 0 {
+					workspace.Put("a", c.workspace)
+				}
+				if err := host.Write(folder); err != nil {
+					t.Fatal(err)
+				}
+				if err := makeNode(filepath.Join(folder, "a"), c.host); err != nil {
+					t.Fatal(err)
+				}
+				got := results(pulled(t, baseline, workspace, folder, resolve))
+				if !maps.Equal(got, map[string]string{"a": want, "x": "applied"}) {
+					t.Errorf("%q: got %q, want %q", resolve, got, want)
+				}
+			}
+		})
 	}
-	workspace := tree("a", "2")
-	workspace.Put("pipe", difftest.Node{Mode: fs.ModeNamedPipe | 0o600})
-	plan := pulled(t, tree("a", "1"), workspace, folder, pull.Theirs)
-	if got := results(plan); !maps.Equal(got, map[string]string{"a": "conflicted: modified in the workspace, and modified on the host", "pipe": "kept"}) {
-		t.Errorf("got %q", got)
+}
+
+// makeNode makes a file or a pipe.
+func makeNode(path string, n difftest.Node) error {
+	switch {
+	case n.Mode == 0:
+		return nil
+	case n.Mode.IsRegular():
+		return os.WriteFile(path, n.Data, n.Mode)
 	}
+	return unix.Mkfifo(path, uint32(n.Mode.Perm()))
 }
