@@ -52,9 +52,8 @@ type Change struct {
 	Binary       bool `json:"binary"`
 	LinesAdded   int  `json:"lines_added"`
 	LinesRemoved int  `json:"lines_removed"`
-	// PatchOmitted means that the patch does not contain a change to the content or the link
-	// target. Either the change is too large, or the patch has reached its limit, or git rejects
-	// the name.
+	// PatchOmitted means that the patch does not contain the change. Either the change is too
+	// large, or the patch has reached its limit, or git rejects the name.
 	PatchOmitted bool `json:"patch_omitted,omitempty"`
 
 	// Before and After are the types and modes. They are 0 if there is no entry.

@@ -68,6 +68,7 @@ func (c *comparison) report(change Change, sections []section, wanted bool) erro
 		change.Binary = change.Binary || s.binary
 		change.PatchOmitted = change.PatchOmitted || s.omitted
 	}
+	wanted = wanted && !change.PatchOmitted
 	if wanted && c.written+int64(len(text)) > c.options.PatchLimit {
 		c.result.Truncated, wanted = true, false
 	}

@@ -20,7 +20,7 @@ type section struct {
 	text           []byte
 	added, removed int // lines
 	binary         bool
-	omitted        bool // the text does not contain the content
+	omitted        bool // the text does not contain the content, so git would reject it
 }
 
 // gitMode returns git's mode for a file. If git can't represent the file, it returns "". The mode
@@ -81,7 +81,6 @@ func (s *section) difference(b *bytes.Buffer, a, z string, old, now *blob, wante
 	}
 	if old.large || now.large {
 		s.binary, s.omitted = true, true
-		fmt.Fprintf(b, "Binary files %s and %s differ\n", a, z)
 		return
 	}
 	fmt.Fprintf(b, "index %s..%s", hash(old), hash(now))
