@@ -49,7 +49,8 @@ const maxPulled = 1_000_000
 // Pull brings the changes of a running workspace since its baseline into a folder of the host. It
 // touches nothing else, and never a directory named .git. If the host has changed an entry too,
 // Resolve decides. By default Pull then changes nothing, and the error has the kind Precondition
-// and lists the conflicts. A pull is atomic, even if the process is killed.
+// and lists the conflicts. A pull is atomic, even if the process is killed. But the branch with the
+// commits can be new although the files are not.
 func (m *Manager) Pull(ctx context.Context, id string, o PullOptions) (Pulled, error) {
 	began := time.Now()
 	s, err := m.sides(ctx, id)
@@ -87,16 +88,16 @@ func (m *Manager) Pull(ctx context.Context, id string, o PullOptions) (Pulled, e
 	if conflicts := plan.Conflicts(); len(conflicts) > 0 {
 		return done, conflictError(folder, conflicts)
 	}
+	if o.Git { // before the files, because git can refuse
+		if done.Branch, err = m.fetchCommits(ctx, s.reader, id, folder); err != nil {
+			return done, fault.Wrap(err, "fetch the commits of workspace", id)
+		}
+	}
 	if !plan.Empty() {
 		o.Progress.Phase("bringing the changes into", folder)
 		done.Counts, err = m.changeFolder(ctx, folder, func(to io.Writer) error { return errors.Join(plan.WriteTar(ctx, to), s.reader.intact(ctx)) })
 		if err != nil {
 			return done, fault.Wrap(changedMeanwhile(err), "pull into", folder)
-		}
-	}
-	if o.Git {
-		if done.Branch, err = m.fetchCommits(ctx, s.reader, id, folder); err != nil {
-			return done, fault.Wrap(err, "fetch the commits of workspace", id)
 		}
 	}
 	m.addEvent(ctx, s.record, began, store.EventExport, store.Detail{

@@ -18,7 +18,8 @@ import (
 
 // fetchCommits fetches the commits of the repository in /workspace into the repository of a folder,
 // as the branch pyro/ID. It returns the branch, or "" if the repository of the folder already has
-// the commit.
+// the commit. The branch follows the workspace, even if the workspace has rewritten its commits. But
+// fetchCommits never discards a commit that the workspace does not have.
 //
 // The repository in the workspace is hostile. Only its objects and references are copied, into a
 // new repository with its own configuration. git checks the objects when it fetches them.
@@ -35,22 +36,40 @@ func (m *Manager) fetchCommits(ctx context.Context, from *reader, id, folder str
 		return "", err
 	}
 	repository := filepath.Join(copied, "repository", ".git")
-	if _, err := runGit(ctx, copied, "init", "--quiet", "--bare", "--template=", repository); err != nil { // adds the missing files
+	if _, err := runGit(ctx, copied, "", "init", "--quiet", "--bare", "--template=", repository); err != nil { // adds the missing files
 		return "", err
 	}
-	head, err := runGit(ctx, copied, "--git-dir="+repository, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+	head, err := runGit(ctx, copied, repository, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
 	if err != nil {
 		return "", fault.Newf(fault.Precondition, "its repository has no commit")
 	}
-	if _, err := runGit(ctx, folder, "cat-file", "-e", strings.TrimSpace(head)+"^{commit}"); err == nil {
-		return "", nil
-	}
 	branch := "pyro/" + id
-	if _, err = runGit(ctx, folder, "-c", "transfer.fsckObjects=true", "-c", "protocol.file.allow=always", "-c", "maintenance.auto=false",
-		"fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", repository, "HEAD:refs/heads/"+branch); err != nil {
+	switch tip, err := runGit(ctx, folder, "", "rev-parse", "--verify", "--quiet", "refs/heads/"+branch); {
+	case err != nil: // there is no such branch yet
+		if _, err := runGit(ctx, folder, "", "cat-file", "-e", head+"^{commit}"); err == nil {
+			return "", nil
+		}
+	case tip == head:
+		return "", nil
+	default:
+		if _, err := runGit(ctx, copied, repository, "cat-file", "-e", tip+"^{commit}"); err != nil {
+			return "", foreignCommits(folder, branch)
+		}
+	}
+	if _, err = runGit(ctx, folder, "", "fetch", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", repository, "+HEAD:refs/heads/"+branch); err != nil {
 		return "", err
 	}
 	return branch, nil
+}
+
+// foreignCommits is the error for a branch that has commits of the user, or commits that the
+// workspace has lost.
+func foreignCommits(folder, branch string) error {
+	command := func(args ...string) string {
+		return fault.CommandLine(append([]string{"git", "-C", folder, "branch"}, args...))
+	}
+	return fault.Newf(fault.Precondition, "the branch %s has commits that the workspace does not have", branch).
+		WithHint("%s keeps them, %s discards them", command("-m", branch, branch+"-mine"), command("-D", branch))
 }
 
 // copyRepository copies the objects and references of the repository in /workspace.
@@ -127,11 +146,19 @@ func partOfRepository(name string) bool {
 // gitTimeout is the maximum duration of a call of git.
 const gitTimeout = 10 * time.Minute
 
-// runGit runs git in a folder. git runs no hooks and does not use the network.
-func runGit(ctx context.Context, folder string, args ...string) (string, error) {
+// runGit runs git in a folder, and returns its output. Unless repository is empty, it is used in
+// place of the repository of the folder. git runs no hooks and does not use the network.
+func runGit(ctx context.Context, folder, repository string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"}, args...)...)
+	var options []string
+	for _, setting := range []string{"core.hooksPath=/dev/null", "core.fsmonitor=false", "transfer.fsckObjects=true", "protocol.file.allow=always", "maintenance.auto=false"} {
+		options = append(options, "-c", setting)
+	}
+	if repository != "" {
+		options = append(options, "--git-dir="+repository)
+	}
+	cmd := exec.CommandContext(ctx, "git", append(options, args...)...)
 	cmd.Dir, cmd.WaitDelay = folder, time.Second
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "GIT_") {
@@ -146,5 +173,5 @@ func runGit(ctx context.Context, folder string, args ...string) (string, error) 
 		text := stderr.String()
 		return "", fault.Newf(fault.Precondition, "git %s: %w: %s", args[0], err, strings.TrimSpace(text[:min(len(text), 2000)]))
 	}
-	return string(out), nil
+	return strings.TrimSpace(string(out)), nil
 }
