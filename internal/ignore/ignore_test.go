@@ -148,14 +148,14 @@ func TestAsGitAtRandom(t *testing.T) {
 		}
 		return b.String()
 	}
-	for range 30 {
+	for range 60 {
 		var rules []string
 		for range 1 + r.Intn(4) {
-			rules = append(rules, pick([]string{"a", "b", "*", "/", "**", "?", "!", "[ab]", "[!a]", `\`, " ", "{"}, 6))
+			rules = append(rules, pick([]string{"a", "b", "*", "/", "**", "?", "!", "[ab]", "[!a]", `\`, " ", "{", "é", "日", "[é]", "[!é]", "[a-é]", "\xff"}, 6))
 		}
 		var paths []string
 		for range 60 {
-			name := strings.Trim(pick([]string{"a", "b", "/", "ab", "c", "{"}, 6), "/")
+			name := strings.Trim(pick([]string{"a", "b", "/", "ab", "c", "{", "é", "è", "日", "\xff"}, 6), "/")
 			for strings.Contains(name, "//") {
 				name = strings.ReplaceAll(name, "//", "/")
 			}

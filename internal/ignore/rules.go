@@ -8,6 +8,7 @@ package ignore
 import (
 	"bytes"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/bmatcuk/doublestar/v4"
 )
@@ -27,7 +28,7 @@ type Rules []rule
 
 // rule is the rule in one line of a file.
 type rule struct {
-	pattern  string // In the syntax of package doublestar.
+	pattern  string // In the syntax of package doublestar, and unless it is literal, in Latin-1.
 	literal  bool   // The pattern has no special characters.
 	anchored bool   // Matches the path relative to the file's directory, not only the name.
 	folders  bool   // Matches only directories.
@@ -67,7 +68,7 @@ func parseRule(line string) (r rule, ok bool) {
 		r.pattern = line
 		return r, true
 	}
-	r.pattern, ok = translate(line)
+	r.pattern, ok = translate(latin1(line))
 	return r, ok
 }
 
@@ -98,5 +99,20 @@ func (r *rule) match(path, name string, folder bool) bool {
 	if r.literal {
 		return r.pattern == name
 	}
-	return doublestar.MatchUnvalidated(r.pattern, name)
+	return doublestar.MatchUnvalidated(r.pattern, latin1(name))
+}
+
+// latin1 returns a text that has one character for each byte. git matches bytes, and package
+// doublestar matches characters.
+func latin1(text string) string {
+	for i := range len(text) {
+		if text[i] >= utf8.RuneSelf {
+			runes := make([]rune, len(text))
+			for i := range len(text) {
+				runes[i] = rune(text[i])
+			}
+			return string(runes)
+		}
+	}
+	return text
 }
