@@ -109,7 +109,7 @@ func TestRulesMatchGit(t *testing.T) {
 		"**/build", "**/build/x", "foo/**", "foo/**/bar", "foo/**/", "**", "**/", "/**", "a**c", "foo**bar", "[ab].c", "[!a].c", "[^a].c", "[a-c].c", "[]]", "a[]]", "[[:digit:]].c",
 		"[[:upper:]].c", "[[:nonsense:]].c", "[[:alpha:][:digit:]].c", "[a", "a[", `a\[`, "a{b}", "{a,b}", `\#x`, "#x", `\!x`, "!x\nx", `x\ `, "x ", "x\\  ", "x y", "a?c", "?", "a*c", `a\*c`, `a\\c`, `a\`,
 		"\xef\xbb\xbfa", "a\r\nb", "a\r", "/", "//", "a//b", "./a", "../a", " a", "\ta", "deep/**/5\n!deep/keep", "deep/*/2", "node_modules", "dir/*/file.txt", "dir/**/keep.txt",
-		"__pycache__/", "*.py[cod]", "foo/*\n!foo/x/\nfoo/x/*\n!foo/x/bar", "*/b", "*/*/c", "[a-", "[--0]", "[a\\-c].c", "**/**/bar", "foo/**/**/bar", "\\", "[!]a-]", "b.[!x]", "**a", "a**/b", "a/**b",
+		"__pycache__/", "*.py[cod]", "foo/*\n!foo/x/\nfoo/x/*\n!foo/x/bar", "*/b", "*/*/c", "[a-", "[--0]", "[a\\-c].c", "**/**/bar", "foo/**/**/bar", "\\", "[!]a-]", "b.[!x]", "/a[!x]b", "/a[!-x]b", "/a[^]-]b", "/a[!x-]b", "**a", "a**/b", "a/**b",
 	} {
 		if err := os.WriteFile(filepath.Join(folder, File), []byte(rules), 0o644); err != nil {
 			t.Fatal(err)

@@ -13,7 +13,7 @@ var classes = map[string]string{
 //
 // The syntax of git differs in the following ways:
 //   - Braces are ordinary characters.
-//   - A class can begin with "]" and can contain named classes.
+//   - A class can begin with "]" and can contain named classes. A negated class matches no slash.
 //   - "a/**" matches the content of a but not a itself.
 //   - More than two stars can follow each other.
 func translate(git string) (pattern string, ok bool) {
@@ -67,7 +67,7 @@ func class(b *strings.Builder, git string) (length int, ok bool) {
 	b.WriteByte('[')
 	i := 1
 	if i < len(git) && (git[i] == '!' || git[i] == '^') {
-		b.WriteByte('^')
+		b.WriteString("^/-/") // a class never matches a slash
 		i++
 	}
 	for first := true; i < len(git); first = false {
