@@ -2,6 +2,7 @@ package diff
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -42,23 +43,25 @@ func tab(quoted string) string {
 	return ""
 }
 
+// Names that git rejects at the start of a part of a path. Git also rejects the short names that
+// NTFS gives to such files.
+var (
+	gitFolder  = regexp.MustCompile(`^(?i:\.git|git~1)[. ]*(?:[/\\:]|$)`)
+	gitModules = regexp.MustCompile(`^(?i:\.gitmodules|gitmod~[1-4]|gi7eba~[1-9]|gi7eb~[1-9]\d|gi7e~[1-9]\d{2}|gi7~[1-9]\d{3}|gi~[1-9]\d{4}|g~[1-9]\d{5}|~[1-9]\d{6})[. ]*(?::|$)`)
+	modulesDir = regexp.MustCompile(`^(?i:\.gitmodules)/`)
+)
+
 // GitRefuses reports whether git rejects patches that contain a path. It follows git's function
 // verify_path. Git rejects names that some file system treats as .git, and links that git would
-// read.
+// read. A part of a path also begins after a backslash, unless another part begins with it.
 func GitRefuses(path string, link bool) bool {
-	for name := range strings.SplitSeq(path, "/") {
-		lower := strings.ToLower(name)
-		rest, found := strings.CutPrefix(lower, ".git")
-		if !found {
-			rest, found = strings.CutPrefix(lower, "git~1")
+	for i := range len(path) {
+		first := i == 0 || path[i-1] == '/'
+		if !first && (path[i-1] != '\\' || i == 1 || path[i-2] == '/') {
+			continue
 		}
-		if found {
-			rest, _, _ = strings.Cut(strings.ReplaceAll(rest, `\`, ":"), ":")
-			if strings.Trim(rest, ". ") == "" {
-				return true
-			}
-		}
-		if link && (lower == ".gitmodules" || lower == "gitmod~1") {
+		rest := path[i:]
+		if gitFolder.MatchString(rest) || link && (gitModules.MatchString(rest) || first && modulesDir.MatchString(rest)) {
 			return true
 		}
 	}

@@ -148,7 +148,7 @@ func TestAsGitAtRandom(t *testing.T) {
 		}
 		return b.String()
 	}
-	for range 60 {
+	for range 40 {
 		var rules []string
 		for range 1 + r.Intn(4) {
 			rules = append(rules, pick([]string{"a", "b", "*", "/", "**", "?", "!", "[ab]", "[!a]", `\`, " ", "{", "é", "日", "[é]", "[!é]", "[a-é]", "\xff"}, 6))
