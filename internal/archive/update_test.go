@@ -159,3 +159,32 @@ func TestUpdateOmits(t *testing.T) {
 		t.Errorf("a hard link to an omitted file: %v", err)
 	}
 }
+
+// TestUpdateOmitsFirstName writes a file although one of its names is left out. git clone --bare
+// makes such files.
+func TestUpdateOmitsFirstName(t *testing.T) {
+	from := t.TempDir()
+	check(t, os.MkdirAll(filepath.Join(from, ".git/objects"), 0o755))
+	put(t, filepath.Join(from, ".git/objects/a"), "object", 0o644)
+	for _, name := range []string{".git/objects/b", "mirror", "second"} {
+		check(t, os.Link(filepath.Join(from, ".git/objects/a"), filepath.Join(from, name)))
+	}
+	top, err := os.Open(from)
+	check(t, err)
+	defer top.Close()
+	var stream bytes.Buffer
+	_, err = volume.WriteTree(&stream, top, "")
+	check(t, err)
+	target := userFolder(t)
+	omit := func(path string) bool { return path == ".git" || strings.HasPrefix(path, ".git/") }
+	done, err := Update(t.Context(), &stream, target, UpdateOptions{Apply: applied, Omit: omit})
+	check(t, err)
+	if done.Omitted != 4 || done.Files != 1 || done.HardLinks != 1 {
+		t.Errorf("%+v", done)
+	}
+	for _, name := range []string{"mirror", "second"} {
+		if text, err := os.ReadFile(filepath.Join(target, name)); string(text) != "object" {
+			t.Errorf("%s: %q, %v", name, text, err)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -23,7 +24,7 @@ type TreeCounts struct {
 // treeWriter writes a tree as a tar archive.
 type treeWriter struct {
 	to     io.Writer
-	names  map[inode]string // the first name of each file with several hard links
+	names  map[inode]string // the first name of each file with several hard links, see [treeWriter.id]
 	buffer []byte
 	blocks tarBlocks
 	xattrs *xattrReader // nil: without extended attributes
@@ -39,7 +40,16 @@ const maxTreePath = 4 * listing.MaxPath
 const treeBuffer = 256 << 10
 
 // inode identifies a file.
-type inode struct{ device, number uint64 }
+type inode struct {
+	device, number uint64
+	git            bool // the name of the file is in a folder named .git
+}
+
+// id returns the identity of a file. Without extended attributes, an archive can be for an export
+// that leaves out folders named .git. So no file outside of them is a link to a file in them.
+func (w *treeWriter) id(name string, st *unix.Stat_t) inode {
+	return inode{uint64(st.Dev), st.Ino, w.xattrs == nil && strings.Contains("/"+name, "/.git/")}
+}
 
 // WriteTree writes an open file or directory, and everything below it, as a tar archive. name is
 // the path of the file or directory. WriteTree does not follow links or block on pipes.
@@ -197,7 +207,7 @@ func (w *treeWriter) link(dir int, base, name string, st *unix.Stat_t) error {
 // file writes a regular file. It writes exactly as many bytes as the header says. If the file has
 // become shorter, file adds zeros.
 func (w *treeWriter) file(fd int, name string, st *unix.Stat_t) error {
-	id := inode{uint64(st.Dev), st.Ino}
+	id := w.id(name, st)
 	if first, known := w.names[id]; known && st.Nlink > 1 {
 		return w.header(tarEntry{kind: tarLink, name: name, target: first, st: st})
 	}

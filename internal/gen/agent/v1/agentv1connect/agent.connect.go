@@ -116,9 +116,10 @@
 //
 // A tree is a PAX archive. Its names begin with the last part of the path, or with "." for the
 // empty path. If a regular file has several names, the archive has hard links for all names but the
-// first. Sockets, pipes and devices are omitted. The trailer Counts has three numbers: entries,
-// omitted files, and files that changed during the read. If the size of a file changes during the
-// read, its content is padded with zeros or cut to the original size.
+// first. But a file outside of all folders named .git is never a link to a file in one of them.
+// Sockets, pipes and devices are omitted. The trailer Counts has three numbers: entries, omitted
+// files, and files that changed during the read. If the size of a file changes during the read, its
+// content is padded with zeros or cut to the original size.
 //
 // A change is a PAX archive of files, folders, symbolic links and hard links to another path in
 // the volume. The agent applies its entries in order. PAX records specify the operation of an
