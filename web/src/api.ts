@@ -96,8 +96,12 @@ async function patiently(send: () => Promise<Response>): Promise<Response> {
  */
 function newClient({ passive = false, changes = false }) {
 	const more = passive ? { "Pyro-Passive": "true" } : {};
-	const send = changes ? undefined : (r: Request) => patiently(() => fetch(r.clone()));
-	const client = createClient<paths>({ headers: { Accept: "application/json", ...more }, credentials: "same-origin", fetch: send });
+	// The body of a copy of a request would be a stream, so the text of the body is sent.
+	const read = async (r: Request) => {
+		const body = (await r.text()) || undefined;
+		return patiently(() => fetch(r, { body }));
+	};
+	const client = createClient<paths>({ headers: { Accept: "application/json", ...more }, credentials: "same-origin", fetch: changes ? undefined : read });
 	client.use({
 		async onRequest({ request }) {
 			sessions.set(request, session);
