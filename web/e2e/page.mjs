@@ -280,29 +280,35 @@ try {
 	});
 
 	await step("a terminal whose connection is lost", async () => {
-		const other = await open({ storageState: await context.storageState().then((s) => ({ ...s, origins: [] })) });
-		const sockets = [];
-		await other.page.routeWebSocket(/\/pty$/, (s) => {
-			s.connectToServer();
-			sockets.push(s);
+		await page.evaluate(() => {
+			window.WebSocket = class extends WebSocket {
+				constructor(to) {
+					super(to);
+					if (to.endsWith("/pty")) window.latest = this;
+				}
+			};
 		});
-		await other.page.goto(`/sandboxes/${id}/terminal`);
-		await other.page.getByText("You only watch. You type in another window.").waitFor();
-		await other.page.getByRole("button", { name: "New terminal" }).click();
-		const rows = other.page.getByRole("tabpanel", { name: "Terminal 2" }).locator(".xterm-rows");
+		await page.getByRole("button", { name: "New terminal" }).click();
+		const rows = page.getByRole("tabpanel", { name: "Terminal 2" }).locator(".xterm-rows");
 		await rows.filter({ hasText: "#" }).waitFor();
-		await other.page.keyboard.type("echo first $((1 + 1))\r");
+		await page.keyboard.type("echo first $((1 + 1))\r");
 		await rows.filter({ hasText: "first 2" }).waitFor();
-		await sockets.at(-1).close(); // the server does not notice it
+		// The page loses the connection, and the server does not notice it.
+		await page.evaluate(() => {
+			const { latest } = window;
+			const { onclose } = latest;
+			latest.onmessage = latest.onclose = null;
+			onclose.call(latest);
+		});
 		for (let n = 0; !(await rows.innerText()).includes("again 3"); n++) {
-			assert.ok(n < 30, "the page does not take its terminal over again");
-			await other.page.keyboard.type("echo again $((1 + 2))\r");
-			await other.page.waitForTimeout(500);
+			assert.ok(n < 60, "the page does not take its terminal over again");
+			await page.keyboard.press("Control+c"); // ends a line whose beginning was lost
+			await page.keyboard.type("echo again $((1 + 2))\r");
+			await page.waitForTimeout(250);
 		}
-		await other.page.getByRole("button", { name: "Close Terminal 2" }).click();
-		await other.page.getByRole("button", { name: "Close terminal", exact: true }).click();
-		await other.page.getByRole("tab", { name: "Terminal 2" }).waitFor({ state: "detached" });
-		await other.context.close();
+		await page.getByRole("button", { name: "Close Terminal 2" }).click();
+		await page.getByRole("button", { name: "Close terminal", exact: true }).click();
+		await page.getByRole("tab", { name: "Terminal 2" }).waitFor({ state: "detached" });
 	});
 
 	await step("edit a file", async () => {
@@ -345,30 +351,31 @@ try {
 	await step("changes that are not saved", async () => {
 		const unsaved = page.getByText("not saved", { exact: true });
 		const text = page.getByRole("textbox", { name: "Text of notes.txt" });
-		const saved = async (name) => {
-			await page.getByText(`${name} saved`).waitFor();
-			await page.getByRole("button", { name: "Dismiss" }).click();
-		};
+		const saved = () => unsaved.waitFor({ state: "detached" });
 		await writeFile("/srv/edit/notes.txt", "end\n");
 		await refuse(page, "**/files/read");
-		await page.goto(`/sandboxes/${id}/files?path=/srv/edit&file=/srv/edit/notes.txt`);
+		await page.getByRole("navigation", { name: "Path" }).getByRole("button", { name: "srv" }).click();
+		await page.getByRole("button", { name: "directory edit", exact: true }).click();
+		await page.getByRole("button", { name: "file notes.txt" }).click();
 		await text.click();
 		await page.keyboard.press("Control+Home");
 		await page.keyboard.type("one\n");
+		await unsaved.waitFor();
 		await page.keyboard.press("Control+s");
-		await saved("notes.txt");
-		await unsaved.waitFor({ state: "detached" });
+		await saved();
 		await text.focus();
 		await page.keyboard.type("two\n");
 		await unsaved.waitFor();
 		await page.getByRole("button", { name: "Save", exact: true }).click();
-		await saved("notes.txt");
+		await saved();
 		assert.equal(await readFile("/srv/edit/notes.txt"), "one\ntwo\nend\n");
 
 		// A program changes the file in the meantime, and gives it an earlier time.
 		await client("POST", `/v1/sandboxes/${id}/exec`, { cmd: "sh", args: ["-c", "cd /srv/edit; echo other >notes.txt; touch -d 2001-01-01 notes.txt"] });
+		await text.focus();
 		await page.keyboard.press("Control+End");
 		await page.keyboard.type("three");
+		await unsaved.waitFor();
 		await page.keyboard.press("Control+s");
 		const replace = page.getByRole("dialog", { name: "Replace notes.txt?" });
 		await replace.getByRole("button", { name: "Cancel" }).click();
@@ -376,11 +383,10 @@ try {
 		await unsaved.waitFor();
 		await page.getByRole("button", { name: "Save", exact: true }).click();
 		await replace.getByRole("button", { name: "Replace file" }).click();
-		await saved("notes.txt");
+		await saved();
 		assert.equal(await readFile("/srv/edit/notes.txt"), "one\ntwo\nend\nthree");
 
-		// Another part of the page, and the pause of the sandbox, keep the text.
-		const file = page.getByRole("button", { name: "file notes.txt" });
+		// While the page shows something else, it keeps the text.
 		await text.focus();
 		await page.keyboard.type(" four");
 		await unsaved.waitFor();
@@ -388,15 +394,10 @@ try {
 		await page.getByRole("link", { name: "Files" }).click();
 		await text.getByText("three four").waitFor();
 		await unsaved.waitFor();
-		await client("POST", `/v1/sandboxes/${id}/pause`);
-		await page.getByRole("heading", { name: "This sandbox is paused" }).waitFor();
-		await client("POST", `/v1/sandboxes/${id}/resume`);
-		await text.getByText("three four").waitFor();
-		await unsaved.waitFor();
 		await page.getByRole("button", { name: "Log out" }).click();
 		await page.getByRole("dialog", { name: "Discard the changes?" }).getByRole("button", { name: "Cancel" }).click();
 		await page.getByRole("button", { name: "Save", exact: true }).click();
-		await saved("notes.txt");
+		await saved();
 		assert.equal(await readFile("/srv/edit/notes.txt"), "one\ntwo\nend\nthree four");
 
 		// A text that the user has discarded does not come back.
@@ -406,7 +407,7 @@ try {
 		await page.setViewportSize({ width: 390, height: 800 });
 		await page.getByRole("button", { name: "Back to the folder" }).click();
 		await page.getByRole("button", { name: "Discard changes" }).click();
-		await file.click();
+		await page.getByRole("button", { name: "file notes.txt" }).click();
 		await text.getByText("three four").waitFor();
 		await page.setViewportSize({ width: 1280, height: 800 });
 		assert.ok(!(await text.innerText()).includes("five"));
@@ -418,7 +419,7 @@ try {
 			["notes.txt", "a\r\nb\rc\n", "a\nb\nc\none\ntwo\nend\nthree four"],
 			["dos.txt", "a\nb\r\n", "a\r\nb\r\nend\r\n"],
 		]) {
-			await page.goto(`/sandboxes/${id}/files?path=/srv/edit&file=/srv/edit/${name}`);
+			await page.getByRole("button", { name: `file ${name}` }).click();
 			const into = page.getByRole("textbox", { name: `Text of ${name}` });
 			await into.click();
 			await page.keyboard.press("Control+Home");
@@ -429,10 +430,11 @@ try {
 			}, pasted);
 			await unsaved.waitFor();
 			await page.keyboard.press("Control+s");
-			await saved(name);
+			await saved();
 			assert.equal(await readFile(`/srv/edit/${name}`), want);
 		}
-		await page.goto(`/sandboxes/${id}/files?path=/srv/app`);
+		await page.getByRole("navigation", { name: "Path" }).getByRole("button", { name: "srv" }).click();
+		await page.getByRole("button", { name: "directory app", exact: true }).click();
 		await page.getByRole("button", { name: "Actions for roman.py" }).waitFor();
 	});
 
@@ -672,6 +674,10 @@ try {
 		await page.getByRole("link", { name: "Files" }).click();
 		await page.getByRole("button", { name: "directory srv", exact: true }).click();
 		await page.getByRole("button", { name: "directory app", exact: true }).click();
+		await page.getByRole("button", { name: "file data.csv" }).click();
+		await page.getByRole("textbox", { name: "Text of data.csv" }).click();
+		await page.keyboard.type("unsaved ");
+		await page.getByText("not saved", { exact: true }).waitFor();
 		await page.getByRole("button", { name: "Actions for docs" }).click();
 		await page.getByRole("button", { name: "Delete" }).click();
 		await page.getByText("docs will be deleted").waitFor();
@@ -686,6 +692,11 @@ try {
 		await typed("XIX");
 		await typed("Linux");
 		await shot(page, "page-terminal");
+		await page.getByRole("link", { name: "Files" }).click();
+		await page.getByText("not saved", { exact: true }).waitFor();
+		await page.getByRole("textbox", { name: "Text of data.csv" }).getByText("unsaved").waitFor();
+		await page.keyboard.press("Control+s");
+		await page.getByText("not saved", { exact: true }).waitFor({ state: "detached" });
 	});
 
 	await beside("metrics of a resumed sandbox", async (page) => {
@@ -820,33 +831,9 @@ try {
 	});
 
 	await step("fork", async () => {
-		const fork = async () => {
-			await page.getByRole("button", { name: "More actions" }).click();
-			await page.getByRole("button", { name: "Fork…" }).click();
-			await page.getByRole("button", { name: "Create fork" }).click();
-		};
-		// A long name is not cut inside of a character.
-		const long = `${"x".repeat(69)}😀`;
-		const path = `**/v1/sandboxes/${id}`;
-		await page.route(path, async (r) => {
-			const response = await r.fetch();
-			await r.fulfill({ response, json: { ...(await response.json()), metadata: { name: `${long} and more` } } });
-		});
-		let named;
-		await page.route(`${path}/fork`, (r) => {
-			named = r.request().postDataJSON().metadata.name;
-			return r.fulfill({ status: 503, json: { error: { code: "host_unavailable", message: "no fork now" } } });
-		});
-		await page.reload();
-		await page.getByRole("heading", { name: long }).waitFor();
-		await fork();
-		await page.getByRole("alert").getByText("No fork now").waitFor();
-		assert.equal(named, `${long}-fork`);
-		await page.unroute(path);
-		await page.unroute(`${path}/fork`);
-		await page.reload();
-		await page.getByRole("heading", { name: "fix-parser", exact: true }).waitFor();
-		await fork();
+		await page.getByRole("button", { name: "More actions" }).click();
+		await page.getByRole("button", { name: "Fork…" }).click();
+		await page.getByRole("button", { name: "Create fork" }).click();
 		await page.getByRole("heading", { name: "fix-parser-fork" }).waitFor();
 		await page.getByText("Fork of").waitFor();
 		await page.locator("dt", { hasText: "Environment" }).waitFor();
@@ -902,8 +889,17 @@ try {
 		await page.getByRole("link", { name: "Templates" }).click();
 		await page.getByRole("heading", { name: "No templates yet" }).waitFor();
 		await check(page, "no templates");
-		const made = await (await api("POST", "/v1/sandboxes", { metadata: { name: "becomes-a-template" }, memory_mb: 128 })).json();
+		const long = `${"x".repeat(69)}😀`; // a shorter name must not end inside of a character
+		const made = await (await api("POST", "/v1/sandboxes", { metadata: { name: `${long} becomes a template` }, memory_mb: 128 })).json();
 		await page.goto(`/sandboxes/${made.id}`);
+		await page.getByRole("button", { name: "More actions" }).click();
+		await page.getByRole("button", { name: "Fork…" }).click();
+		const refused = page.waitForRequest("**/fork");
+		await page.route("**/fork", (r) => r.fulfill({ status: 503, json: { error: { code: "host_unavailable", message: "no fork now" } } }), { times: 1 });
+		await page.getByRole("button", { name: "Create fork" }).click();
+		await page.getByRole("alert").getByText("No fork now").waitFor();
+		assert.equal((await refused).postDataJSON().metadata.name, `${long}-fork`);
+		await page.getByRole("button", { name: "Cancel" }).click();
 		await page.getByRole("button", { name: "More actions" }).click();
 		await page.getByRole("button", { name: "Turn into a template…" }).click();
 		await page.getByLabel("Name of the template").fill("not valid");
