@@ -177,7 +177,10 @@ func recoverRecord(path string) (folder string, err error) {
 	}
 	v, err := r.open()
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR): // the folder was removed, or the change was already complete
+	case missing(err): // the change was already complete, unless the folder itself is missing
+		if _, err := os.Stat(r.folder + "/."); missing(err) {
+			return r.folder, nil // it can come back, for example with its disk
+		}
 	case err != nil:
 		return r.folder, err
 	default:
@@ -187,3 +190,5 @@ func recoverRecord(path string) (folder string, err error) {
 	}
 	return r.folder, r.remove()
 }
+
+func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) }

@@ -156,6 +156,50 @@ func TestForeignStaging(t *testing.T) {
 	check(t, folder)
 }
 
+// TestMissingFolder checks that an interrupted change is recovered even if the folder was missing in
+// the meantime, for example because its disk was not mounted.
+func TestMissingFolder(t *testing.T) {
+	t.Parallel()
+	j := Journal(t.TempDir())
+	folder := newFolder(t, j)
+	r, err := j.begin(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.lock.Release()
+	disk := filepath.Dir(folder)
+	if err := os.Rename(disk, disk+"-elsewhere"); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Recover(); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(disk, nil, 0o600); err != nil { // a file is in the way
+		t.Fatal(err)
+	}
+	if err := j.Recover(); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(os.Remove(disk), os.Rename(disk+"-elsewhere", disk)); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Recover(); err != nil {
+		t.Error(err)
+	}
+	clean(t, j, folder)
+	check(t, folder)
+
+	// The staging folder was removed after the change was complete.
+	if r, err = j.begin(folder); err != nil {
+		t.Fatal(err)
+	}
+	r.lock.Release()
+	if err := errors.Join(os.RemoveAll(r.staging()), j.Recover()); err != nil {
+		t.Error(err)
+	}
+	clean(t, j, folder)
+}
+
 const childFolder, childJournal, childVersion = "PYRO_TEST_FOLDER", "PYRO_TEST_JOURNAL", "PYRO_TEST_VERSION"
 
 // TestChild makes one change. It runs only in the processes that TestKilled starts.
