@@ -245,8 +245,8 @@ func TestLargeFiles(t *testing.T) {
 	}
 }
 
-// TestGitAppliesPatchWithoutLargeFiles checks that files that are too large for the patch do not make
-// git reject the patch.
+// TestGitAppliesPatchWithoutLargeFiles checks that files that are too large for the patch do not
+// make git reject the patch.
 func TestGitAppliesPatchWithoutLargeFiles(t *testing.T) {
 	difftest.NeedsGit(t)
 	large := func(mode fs.FileMode, text string) difftest.Node {

@@ -156,8 +156,8 @@ func TestForeignStaging(t *testing.T) {
 	check(t, folder)
 }
 
-// TestMissingFolder checks that an interrupted change is recovered even if the folder was missing in
-// the meantime, for example because its disk was not mounted.
+// TestMissingFolder checks that an interrupted change is recovered even if the folder was missing
+// in the meantime, for example because its disk was not mounted.
 func TestMissingFolder(t *testing.T) {
 	t.Parallel()
 	j := Journal(t.TempDir())

@@ -12,8 +12,7 @@ import (
 // executable reports whether the owner can execute a file. Nothing else of a mode counts.
 func executable(mode fs.FileMode) bool { return mode&0o100 != 0 }
 
-// withExecutable returns a mode in which everyone who can read the file can execute it, or in which
-// nobody can.
+// withExecutable returns a mode that lets everyone who can read the file execute it, or nobody.
 func withExecutable(mode fs.FileMode, exec bool) fs.FileMode {
 	switch {
 	case exec == executable(mode):

@@ -97,7 +97,7 @@ type operation struct {
 	path    string
 	do      verb
 	expect  string // the mark that the entry of the host must have, or "absent"; empty for directories
-	keep    bool   // keep the mode and owner of the entry of the host
+	keep    bool   // keep the mode and owner
 	mode    fs.FileMode
 	size    int64
 	link    string

@@ -18,8 +18,8 @@ import (
 
 // fetchCommits fetches the commits of the repository in /workspace into the repository of a folder,
 // as the branch pyro/ID. It returns the branch, or "" if the repository of the folder already has
-// the commit. The branch follows the workspace, even if the workspace has rewritten its commits. But
-// fetchCommits never discards a commit that the workspace does not have.
+// the commit. The branch follows the workspace, even if the workspace has rewritten its commits.
+// But fetchCommits never discards a commit that the workspace does not have.
 //
 // The repository in the workspace is hostile. Only its objects and references are copied, into a
 // new repository with its own configuration. git checks the objects when it fetches them.
