@@ -47,6 +47,7 @@ type change struct {
 	links         []hardLink       // hard links to stage.
 	deferredModes []string         // directories that get their mode after all other steps.
 	steps         []step
+	edits         map[string]bool // paths that recovery leaves as they are.
 	counts        Counts
 
 	slots  slots

@@ -3,13 +3,18 @@ package volume
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/agent/volume/volumetest"
 )
@@ -115,6 +120,44 @@ func TestWritesBeforeRecoveryAreKept(t *testing.T) {
 	}
 }
 
+// TestEditsBeforeRecoveryAreKept stops a change before each of its steps, and then modifies files.
+// It checks that the recovery loses no modification.
+func TestEditsBeforeRecoveryAreKept(t *testing.T) {
+	x, files := emptyTrial(t, LocalFS)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		volumetest.Put(t, files+"/"+name, "old "+name)
+	}
+	x.archive = volumetest.Archive(t, volumetest.Edit{Path: "a", Text: "new"}, volumetest.Edit{Path: "b", Text: "new"}, volumetest.Edit{Op: "mode", Path: "b", Mode: 0o755},
+		volumetest.Edit{Op: "delete", Path: "c"}, volumetest.Edit{Path: "d", Text: "new"})
+	all := nowhere()
+	if err := x.volume(t).attempt(t, x, all); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(5 * time.Millisecond) // longer than the resolution of file times
+	for k := slices.Index(all.names, "flush the state decided"); k < all.steps; k++ {
+		for _, replace := range []bool{false, true} {
+			c := x.volume(t)
+			c.attempt(t, x, &faults{stop: k})
+			at := filepath.Join(c.dir, FilesFolder)
+			for _, name := range []string{"b", "c", "d"} {
+				if replace {
+					os.Remove(filepath.Join(at, name))
+				}
+				volumetest.Put(t, filepath.Join(at, name), "mine!")
+			}
+			if _, _, err := c.open(t, nowhere()); err != nil {
+				t.Fatal(err)
+			}
+			for name, want := range map[string]string{"a": "new", "b": "mine!", "c": "mine!", "d": "mine!"} {
+				if b, err := os.ReadFile(filepath.Join(at, name)); string(b) != want {
+					t.Errorf("stopped before it was to %s (%d): %s is %q, want %q: %v", all.names[k], k, name, b, want, err)
+				}
+			}
+			volumetest.NothingPending(t, c.dir)
+		}
+	}
+}
+
 // TestDamagedStepsAreRejected damages the steps file of a change. It checks that the volume is
 // then neither opened nor modified.
 func TestDamagedStepsAreRejected(t *testing.T) {
@@ -146,6 +189,16 @@ func TestDamagedStepsAreRejected(t *testing.T) {
 	}
 	if after := volumetest.Tree(t, c.dir); after != before {
 		t.Errorf("it was\n%s\nand is\n%s", before, after)
+	}
+}
+
+// TestOldSteps reads a steps file of a pyro that did not describe the old entries.
+func TestOldSteps(t *testing.T) {
+	record := append([]byte(oldRecordForm), 1, byte(stepReplace), 7, 0, 0, 1, 'a')
+	record = binary.BigEndian.AppendUint32(record, crc32.ChecksumIEEE(record))
+	steps, err := readSteps(bytes.NewReader(record))
+	if err != nil || len(steps) != 1 || steps[0] != (step{kind: stepReplace, slot: 7, path: "a"}) {
+		t.Errorf("%+v, %v", steps, err)
 	}
 }
 
@@ -244,7 +297,7 @@ func FuzzChange(f *testing.F) {
 // FuzzSteps parses arbitrary data as a steps file.
 func FuzzSteps(f *testing.F) {
 	var b bytes.Buffer
-	if err := writeSteps(&b, []step{{kind: stepCreate, slot: 5, path: "a/b"}, {kind: stepMode, slot: 1 << 20, path: "c\xff", mode: 0o4755, before: 0o644}, {kind: stepPlaced, slot: 7, path: "a/c", top: 5}}); err != nil {
+	if err := writeSteps(&b, []step{{kind: stepCreate, slot: 5, path: "a/b"}, {kind: stepMode, slot: 1 << 20, path: "c\xff", mode: 0o4755, before: 0o644}, {kind: stepPlaced, slot: 7, path: "a/c", top: 5}, {kind: stepRemove, path: "d", expected: &stat{size: 1 << 40, modTime: unix.NsecToTimespec(-1)}}}); err != nil {
 		f.Fatal(err)
 	}
 	f.Add(b.Bytes())
@@ -258,7 +311,7 @@ func FuzzSteps(f *testing.F) {
 			return
 		}
 		var again bytes.Buffer
-		if err := writeSteps(&again, steps); err != nil || len(again.Bytes()) > len(record) {
+		if err := writeSteps(&again, steps); err != nil || len(again.Bytes()) > len(record)+2*len(steps) { // the old form is shorter
 			t.Fatalf("%v, and %d bytes become %d", err, len(record), again.Len())
 		}
 		for _, s := range steps {

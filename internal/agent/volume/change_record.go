@@ -8,6 +8,7 @@ import (
 	"hash"
 	"hash/crc32"
 	"io"
+	"math"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -18,8 +19,15 @@ import (
 // The steps file has a header, the number of steps, the steps and a CRC-32. Each step consists of
 // its kind, slot, new mode, old mode, path length and path. The kind is one byte. Numbers are
 // varints. Steps of the kinds stepPlaced and stepPlacedFolder have their top before the path.
+//
+// Steps of the kinds stepReplace and stepRemove have, before the path, the size of the old entry
+// plus 1, and its modification time in nanoseconds. If the entry is unknown, both are 0. The inode
+// is missing because a copy of the volume has other inodes. Form 1 does not have these numbers.
 
-const recordForm = "pyro change 1\n"
+const (
+	recordForm    = "pyro change 2\n"
+	oldRecordForm = "pyro change 1\n"
+)
 
 // ErrDamaged means that the steps of a change are unreadable.
 var ErrDamaged = errors.New("the record of a change is damaged")
@@ -57,6 +65,13 @@ func writeSteps(to io.Writer, steps []step) error {
 		if s.placed() {
 			b = binary.AppendUvarint(b, uint64(s.top))
 		}
+		if s.replaces() {
+			var size, modTime uint64
+			if s.expected != nil {
+				size, modTime = uint64(s.expected.size)+1, uint64(s.expected.modTime.Nano())
+			}
+			b = binary.AppendUvarint(binary.AppendUvarint(b, size), modTime)
+		}
 		w.Write(append(b, s.path...))
 	}
 	if err := w.Flush(); err != nil {
@@ -69,7 +84,7 @@ func writeSteps(to io.Writer, steps []step) error {
 func readSteps(from io.Reader) ([]step, error) {
 	r := &checksumReader{from: bufio.NewReaderSize(from, 64<<10), sum: crc32.NewIEEE()}
 	form := make([]byte, len(recordForm))
-	if _, err := io.ReadFull(r, form); err != nil || string(form) != recordForm {
+	if _, err := io.ReadFull(r, form); err != nil || string(form) != recordForm && string(form) != oldRecordForm {
 		return nil, damaged(err)
 	}
 	count, err := binary.ReadUvarint(r)
@@ -78,7 +93,7 @@ func readSteps(from io.Reader) ([]step, error) {
 	}
 	var steps []step
 	for range count {
-		s, err := readStep(r)
+		s, err := readStep(r, string(form) == oldRecordForm)
 		if err != nil {
 			return nil, err
 		}
@@ -95,7 +110,7 @@ func readSteps(from io.Reader) ([]step, error) {
 	return steps, nil
 }
 
-func readStep(r *checksumReader) (step, error) {
+func readStep(r *checksumReader, old bool) (step, error) {
 	var s step
 	kind, err := r.ReadByte()
 	if err != nil || kind == 0 || stepKind(kind) >= stepKinds {
@@ -115,6 +130,17 @@ func readStep(r *checksumReader) (step, error) {
 	}
 	if s.placed() {
 		numbers = append(numbers, number{maxSteps, func(n uint64) { s.top = uint32(n) }})
+	}
+	if s.replaces() && !old {
+		numbers = append(numbers, number{math.MaxInt64, func(n uint64) {
+			if n > 0 {
+				s.expected = &stat{size: int64(n - 1)}
+			}
+		}}, number{math.MaxUint64, func(n uint64) {
+			if s.expected != nil {
+				s.expected.modTime = unix.NsecToTimespec(int64(n))
+			}
+		}})
 	}
 	for _, n := range numbers {
 		v, err := binary.ReadUvarint(r)

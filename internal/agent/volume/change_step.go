@@ -33,11 +33,14 @@ type step struct {
 	mode     uint32 // the new mode, for stepMode.
 	before   uint32 // the old mode.
 	top      uint32 // slot of the moved directory, for stepPlaced and stepPlacedFolder.
-	expected *stat  // the entry to replace; nil if unknown, for example during recovery
+	expected *stat  // the entry to replace or remove; nil if unknown
 }
 
 // placed reports whether an earlier step moves the entry together with its directory.
 func (s *step) placed() bool { return s.kind == stepPlaced || s.kind == stepPlacedFolder }
+
+// replaces reports whether the steps file describes the old entry of the step.
+func (s *step) replaces() bool { return s.kind == stepReplace || s.kind == stepRemove }
 
 // errModified means that an entry has changed since it was checked.
 const errModified = Conflict("it was modified during the change")
@@ -120,6 +123,11 @@ func (c *change) do(s *step, live bool) error {
 	if at.dir, at.name, err = c.parentFolder(s.path); err != nil {
 		return err
 	}
+	if !live {
+		if edited, err := c.edited(s, at); err != nil || edited {
+			return err
+		}
+	}
 	switch s.kind {
 	case stepCreate, stepMakeFolder, stepPlaced, stepPlacedFolder:
 		return c.move(at.slot, stagedName(s.slot), at.dir, at.name)
@@ -133,6 +141,25 @@ func (c *change) do(s *step, live bool) error {
 		}
 		return c.verifyReplaced(s, at)
 	}
+}
+
+// edited reports whether another program has modified an entry between the crash and the recovery.
+// Recovery does not apply any more steps to its path. An undo of the whole change would not be
+// better: it would also replace entries that were modified after their step.
+func (c *change) edited(s *step, at location) (bool, error) {
+	if s.expected != nil && !c.edits[s.path] {
+		st, err := lstatAt(at.dir, at.name)
+		if err == errNoEntry {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if !s.expects(&st) {
+			c.edits[s.path] = true
+		}
+	}
+	return c.edits[s.path], nil
 }
 
 // undo undoes a step, or the part of the step that is done.
@@ -214,7 +241,16 @@ func (c *change) verifyReplaced(s *step, at location) error {
 }
 
 // expects reports whether an entry is the one to replace.
-func (s *step) expects(st *unix.Stat_t) bool { return s.expected == nil || *s.expected == *statOf(st) }
+func (s *step) expects(st *unix.Stat_t) bool {
+	if s.expected == nil {
+		return true
+	}
+	found := statOf(st)
+	if s.expected.inode == 0 { // from the steps file
+		found.inode = 0
+	}
+	return *s.expected == *found
+}
 
 // undoFolder undoes the creation of a directory, unless another program has added entries to it.
 func (c *change) undoFolder(s *step, at location) error {
