@@ -10,7 +10,7 @@ import (
 // openConnection is an open TCP connection or UDP flow of the machine.
 type openConnection struct {
 	Record
-	end func()
+	end func() // does not block
 }
 
 // Open returns the open connections, without byte counts.
@@ -21,7 +21,8 @@ func (s *Stack) Open() (all []Record) {
 	return all
 }
 
-// SetPolicy replaces the policy. It ends the open connections that the new policy refuses.
+// SetPolicy replaces the policy. It ends the open connections that the new policy refuses. It does
+// not wait for the machine, so that a machine can't keep connections by not reading its link.
 func (s *Stack) SetPolicy(p *egress.Policy) {
 	s.policy.Store(p)
 	for _, c := range s.open.list() {

@@ -110,25 +110,29 @@ func (p *Port) serve(client hostStream) {
 	remove, ok = p.open.add(guest)
 	defer remove()
 	if !ok {
-		guest.Abort()
 		client.Abort()
+		guest.Abort()
 		return
 	}
 	splice(client, guest, new(atomic.Int64), new(atomic.Int64))
 }
 
-// Close closes the port and all its connections. It is idempotent.
+// Close closes the port and all its connections. It does not wait for the machine. It is
+// idempotent.
 func (p *Port) Close() {
 	p.end()
 	p.release()
-	p.serving.Wait()
 }
 
 func (p *Port) end() {
 	p.closed.Store(true)
 	p.listener.Close()
 	for _, c := range p.open.close() {
-		c.Abort()
+		if guest, ok := c.(guestStream); ok {
+			p.stack.reset(guest)
+		} else {
+			c.Abort()
+		}
 	}
 }
 

@@ -70,7 +70,7 @@ type Stack struct {
 	mu      sync.Mutex
 	closed  bool
 	running sync.WaitGroup
-	held    registry[func()] // called by Close
+	held    registry[func()] // called by Close; the functions do not block
 	open    registry[openConnection]
 }
 
@@ -78,6 +78,9 @@ const nic = 1
 
 // leaseTime is the duration of the machine's DHCP lease.
 const leaseTime = 24 * time.Hour
+
+// resetTimeout is the maximum time that Close waits for a machine that does not read its link.
+const resetTimeout = time.Second
 
 // Start starts the network on a link. The caller must call Close.
 func Start(cfg Config) (*Stack, error) {
@@ -281,7 +284,9 @@ func (s *Stack) Close() error {
 	for _, end := range s.held.close() {
 		end()
 	}
-	s.link.Close() // unblocks writes if the machine does not read
+	s.link.conn.SetWriteDeadline(time.Now().Add(resetTimeout))
+	s.abortEndpoints() // while the machine can still receive the resets
+	s.link.Close()     // unblocks writes if the machine does not read
 	s.abort()
 	s.link.Wait() // must precede stack.Close, because that holds a lock while it waits for the reader, and the last frame might need the lock
 	if s.stack != nil {
@@ -301,16 +306,21 @@ func (s *Stack) abort() {
 		close(ended)
 	}()
 	for {
-		if s.stack != nil {
-			for _, e := range s.stack.RegisteredEndpoints() {
-				e.Abort()
-			}
-		}
+		s.abortEndpoints()
 		select {
 		case <-ended:
 			return
 		case <-time.After(10 * time.Millisecond):
 		}
+	}
+}
+
+func (s *Stack) abortEndpoints() {
+	if s.stack == nil {
+		return
+	}
+	for _, e := range s.stack.RegisteredEndpoints() {
+		e.Abort()
 	}
 }
 

@@ -77,8 +77,8 @@ func (s *Stack) acceptTCP(r *tcp.ForwarderRequest) {
 		return
 	}
 	abort := func() {
-		guest.Abort()
 		host.Abort()
+		s.reset(guest)
 	}
 	defer s.onClose(abort)()
 	done := s.track(rec, abort)
@@ -87,6 +87,17 @@ func (s *Stack) acceptTCP(r *tcp.ForwarderRequest) {
 	rec.Sent, rec.Received = sent, received
 	rec.Took = time.Since(rec.Time)
 	s.records.record(rec)
+}
+
+// reset resets the end of a connection that leads to the machine. It does not wait, because the
+// reset can't be sent while the machine does not read. If the stack is closed, Close sends it.
+func (s *Stack) reset(guest guestStream) {
+	if s.begin() {
+		go func() {
+			defer s.running.Done()
+			guest.Abort()
+		}()
+	}
 }
 
 // dialTCP connects to an address that the policy has allowed.
@@ -118,7 +129,7 @@ func (s *Stack) serveNames(guest guestStream) {
 		return
 	}
 	defer s.askers.release()
-	defer s.onClose(guest.Abort)()
+	defer s.onClose(func() { s.reset(guest) })()
 	for {
 		guest.SetDeadline(time.Now().Add(namesTimeout))
 		var length [2]byte
