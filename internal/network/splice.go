@@ -17,6 +17,7 @@ import (
 type stream interface {
 	io.ReadWriteCloser
 	CloseWrite() error
+	SetReadDeadline(time.Time) error
 	Abort() // sends a reset
 }
 
@@ -60,24 +61,30 @@ func splice(a, b stream, totalForth, totalBack *atomic.Int64) (forth, back int64
 	return forth, back
 }
 
+// uploadTimeout is how long a sender can go on after the receiver has closed the connection.
+const uploadTimeout = 10 * time.Second
+
+// copyStream copies data in one direction. If the receiver no longer accepts data, copyStream
+// discards the rest, because the other direction can still contain the receiver's answer.
 func copyStream(to, from stream, total *atomic.Int64) int64 {
 	buffer := buffers.Get().(*[64 << 10]byte)
 	defer buffers.Put(buffer)
 	var passed int64
+	discard := false
 	for {
 		n, err := from.Read(buffer[:])
-		if n > 0 {
+		if n > 0 && !discard {
 			m, failed := to.Write(buffer[:n])
 			passed += int64(m)
 			total.Add(int64(m))
 			if failed != nil {
-				err = failed
+				discard = true
+				from.SetReadDeadline(time.Now().Add(uploadTimeout))
 			}
 		}
 		if errors.Is(err, io.EOF) {
-			if to.CloseWrite() == nil {
-				return passed
-			}
+			to.CloseWrite() // can fail like a write
+			return passed
 		}
 		if err != nil {
 			from.Abort()
