@@ -52,6 +52,12 @@ func cleanRequest(r *http.Request) {
 		}
 	}
 	r.URL.RawQuery = withoutLink(r.URL.RawQuery)
+	for i, referer := range h["Referer"] {
+		address, query, _ := strings.Cut(referer, "?")
+		if clean := withoutLink(query); clean != query {
+			h["Referer"][i] = strings.TrimSuffix(address+"?"+clean, "?")
+		}
+	}
 }
 
 // withoutLink removes the token of a link from a query, and leaves the rest unchanged.

@@ -2,6 +2,7 @@ package preview
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"testing"
 )
 
@@ -21,6 +22,20 @@ func TestWithoutLink(t *testing.T) {
 	} {
 		if got := withoutLink(query); got != want {
 			t.Errorf("%q: got %q", query, got)
+		}
+	}
+}
+
+func TestReferer(t *testing.T) {
+	for referer, want := range map[string]string{
+		"": "", "http://a.localhost/": "http://a.localhost/", "http://a.localhost/?x=1": "http://a.localhost/?x=1", "x?": "x?", "http://a.localhost/?pyro_link=x": "http://a.localhost/",
+		"http://a.localhost/b?a=%2f&pyro%5Flink=x&c": "http://a.localhost/b?a=%2f&c", "?pyro_link=x": "",
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header["Referer"] = []string{referer}
+		cleanRequest(r)
+		if got := r.Header.Get("Referer"); got != want {
+			t.Errorf("%q: got %q", referer, got)
 		}
 	}
 }

@@ -101,11 +101,11 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, p Port) {
 	}
 	if linked {
 		http.SetCookie(w, h.cookie(r, linkKind+pass.Link.Reveal(), v.LinkEnds))
-		if isNavigation(r) {
-			clean := url.URL{Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: withoutLink(r.URL.RawQuery)}
-			redirect(w, local(clean.String()))
-			return
-		}
+	}
+	if r.URL.Query().Has(linkParameter) && isNavigation(r) { // scripts of a page can read its address
+		clean := url.URL{Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: withoutLink(r.URL.RawQuery)}
+		redirect(w, local(clean.String()))
+		return
 	}
 	ctx, end := context.WithCancel(r.Context())
 	defer end()

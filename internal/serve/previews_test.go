@@ -334,6 +334,33 @@ func TestPreviewLinks(t *testing.T) {
 	}
 }
 
+// TestPreviewHidesLinks checks that no page of a guest sees the token of a link, even if the browser
+// does not need the link.
+func TestPreviewHidesLinks(t *testing.T) {
+	p := newPreviewed(t)
+	one := "/v1/sandboxes/" + p.id + "/ports/8000"
+	var link PortLink
+	if got := p.call("full", "POST", one+"/link", map[string]any{"expires_in_sec": 60}, &link); got != 201 {
+		t.Fatalf("got %d", got)
+	}
+	opens := func(what string) {
+		t.Helper()
+		if got, text, r := p.get(link.URL + "&x=1"); got != 200 || text != "guest GET /?x=1" || r.Request.URL.String() != p.address("/?x=1") {
+			t.Errorf("%s: got %d: %s (%s)", what, got, text, r.Request.URL)
+		}
+	}
+	p.login("localhost")
+	p.get(p.address("/"))
+	opens("a member")
+	script := []string{"Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "script", "Referer", link.URL + "&x=1"}
+	if got, text, _ := p.send("GET", p.address("/x"), nil, script...); got != 200 || p.guest.lastRequest().Header.Get("Referer") != p.address("/?x=1") {
+		t.Errorf("a script of the page: got %d: %s; the guest got %v", got, text, p.guest.lastRequest().Header)
+	}
+	p.call("full", "PUT", one, map[string]any{"public": true}, nil)
+	p.client.Jar, _ = cookiejar.New(nil)
+	opens("a public port")
+}
+
 // TestPreviewErrors checks the error pages of previews.
 func TestPreviewErrors(t *testing.T) {
 	p := newPreviewed(t)
