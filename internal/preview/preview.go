@@ -186,8 +186,8 @@ func (h *Handler) cookie(r *http.Request, value string, expires time.Time) *http
 
 // sameSandbox reports whether a request comes from the preview itself or from another port of the
 // sandbox. Browsers add cookies also to requests that a hostile sandbox sends. A request without an
-// Origin can come from any page if it is a navigation, or if linked is true: its address contains a
-// link, so it needs no cookie.
+// Origin can come from any page if it opens a page that is not in a frame, or if linked is true: its
+// address contains a link, so it needs no cookie.
 func sameSandbox(r *http.Request, p Port, domains []string, linked bool) bool {
 	sender := r.Header.Get("Origin")
 	if sender == "" {
@@ -195,10 +195,11 @@ func sameSandbox(r *http.Request, p Port, domains []string, linked bool) bool {
 		case "", "none", "same-origin": // no browser, the user, or the preview itself
 			return true
 		}
-		if linked || r.Header.Get("Sec-Fetch-Mode") == "navigate" {
+		dest := r.Header.Get("Sec-Fetch-Dest")
+		if linked || r.Header.Get("Sec-Fetch-Mode") == "navigate" && (dest == "" || dest == "document") {
 			return true
 		}
-		sender = r.Referer() // browsers send no Origin for scripts and images
+		sender = r.Referer() // browsers send no Origin for scripts, images and frames
 	}
 	u, err := url.Parse(sender)
 	if err != nil {

@@ -232,6 +232,13 @@ func TestPreviewSenders(t *testing.T) {
 		"a referrer that is not an URL":   {"same-site", "no-cors", "script", "http://[", 403},
 		"an unknown site":                 {"new", "no-cors", "script", other, 403},
 		"a fetch of another origin, read": {"same-site", "same-origin", "empty", other, 403},
+		"a link, in an older browser":     {"cross-site", "navigate", "", "https://example.org/", 200},
+		"a frame of the page":             {"same-origin", "navigate", "iframe", "", 200},
+		"a frame of another port":         {"same-site", "navigate", "iframe", "http://3000-" + p.id + ".localhost:" + p.port + "/", 200},
+		"a frame of another sandbox":      {"same-site", "navigate", "iframe", other, 403},
+		"a frame without a referrer":      {"same-site", "navigate", "iframe", "", 403},
+		"an object of another sandbox":    {"same-site", "navigate", "object", other, 403},
+		"a frame of another site":         {"cross-site", "navigate", "frame", "https://example.org/", 403},
 	} {
 		headers := []string{"Sec-Fetch-Site", c.site, "Sec-Fetch-Mode", c.mode, "Sec-Fetch-Dest", c.dest, "Referer", c.referer}
 		if got, text, _ := p.send("GET", p.address("/x"), nil, headers...); got != c.want {
