@@ -5,6 +5,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/http/httputil"
 	"strconv"
 	"sync"
@@ -33,9 +34,22 @@ func (h *Handler) newTransport() *http.Transport {
 	}
 }
 
+// finalAnswers is a transport that hides informational answers, such as 103 Early Hints, from the
+// proxy. The proxy would send them to the browser without ModifyResponse, and then remove all
+// headers that pyro has set.
+type finalAnswers struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t finalAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
+	if trace := httptrace.ContextClientTrace(r.Context()); trace != nil {
+		trace.Got1xxResponse = nil
+	}
+	return t.RoundTripper.RoundTrip(r)
+}
+
 func (h *Handler) newProxy() http.Handler {
 	return &httputil.ReverseProxy{
-		Transport: h.transport, FlushInterval: -1, BufferPool: &buffers{}, ErrorLog: discard,
+		Transport: finalAnswers{h.transport}, FlushInterval: -1, BufferPool: &buffers{}, ErrorLog: discard,
 		Rewrite: func(r *httputil.ProxyRequest) {
 			v := visitOf(r.In.Context())
 			// The transport reuses connections to the same host.

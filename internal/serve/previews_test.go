@@ -368,6 +368,43 @@ func TestPreviewHidesLinks(t *testing.T) {
 	opens("a public port")
 }
 
+// TestPreviewInformationalAnswers checks that a guest can't use answers such as 103 Early Hints to
+// set cookies for others, or to remove a cookie of pyro.
+func TestPreviewInformationalAnswers(t *testing.T) {
+	p := newPreviewed(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	p.check(err)
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			http.ReadRequest(bufio.NewReader(c))
+			io.WriteString(c, "HTTP/1.1 103 Early Hints\r\nSet-Cookie: evil=1; Domain=localhost\r\nClear-Site-Data: \"*\"\r\n\r\n"+
+				"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+			c.Close()
+		}
+	}()
+	p.host.Listen(p.id, 8001, l.Addr().String())
+	var link PortLink
+	if got := p.call("full", "POST", "/v1/sandboxes/"+p.id+"/ports/8001/link", map[string]any{"expires_in_sec": 60}, &link); got != 201 {
+		t.Fatalf("got %d", got)
+	}
+	u, err := url.Parse(link.URL)
+	p.check(err)
+	c, err := net.Dial("tcp", "127.0.0.1:"+p.port)
+	p.check(err)
+	defer c.Close()
+	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", u.RequestURI(), u.Host)
+	answer, err := io.ReadAll(c)
+	p.check(err)
+	if text := string(answer); !strings.HasPrefix(text, "HTTP/1.1 200 ") || strings.Contains(text, "evil") || !strings.Contains(text, "Set-Cookie: pyro_preview=l.") || !strings.HasSuffix(text, "ok") {
+		t.Errorf("got %s", text)
+	}
+}
+
 // TestPreviewErrors checks the error pages of previews.
 func TestPreviewErrors(t *testing.T) {
 	p := newPreviewed(t)
