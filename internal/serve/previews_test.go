@@ -246,6 +246,11 @@ func TestPreviewSenders(t *testing.T) {
 		}
 	}
 	image := []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "image", "Referer", "https://example.org/"}
+	p.call("full", "PUT", "/v1/sandboxes/"+p.id+"/ports/8000", map[string]any{"public": true}, nil)
+	if got, text, _ := p.send("GET", p.address("/x"), nil, image...); got != 200 {
+		t.Errorf("an image of a public port on another site: got %d: %s", got, text)
+	}
+	p.call("full", "PUT", "/v1/sandboxes/"+p.id+"/ports/8000", map[string]any{"public": false}, nil)
 	p.client.Jar, _ = cookiejar.New(nil)
 	if got, text, _ := p.send("GET", link.URL, nil, image...); got != 200 {
 		t.Errorf("the link of an image on another site: got %d: %s", got, text)
