@@ -10,7 +10,8 @@ import (
 // openConnection is an open TCP connection or UDP flow of the machine.
 type openConnection struct {
 	Record
-	end func() // does not block
+	names []string // of the address, when the connection was allowed
+	end   func()   // does not block
 }
 
 // Open returns the open connections, without byte counts.
@@ -26,7 +27,7 @@ func (s *Stack) Open() (all []Record) {
 func (s *Stack) SetPolicy(p *egress.Policy) {
 	s.policy.Store(p)
 	for _, c := range s.open.list() {
-		if s.changed(c.Record) != nil {
+		if s.changed(c.Record, c.names) != nil {
 			c.end()
 		}
 	}
@@ -35,14 +36,14 @@ func (s *Stack) SetPolicy(p *egress.Policy) {
 // track adds a connection to the open connections until the function done is called. If the policy
 // has changed since the connection was allowed, and refuses the connection now, track ends it. The
 // function done returns the record of the connection, with the reason if the policy ended it.
-func (s *Stack) track(rec Record, end func()) (done func() Record) {
-	remove, _ := s.open.add(openConnection{rec, end})
-	if s.changed(rec) != nil {
+func (s *Stack) track(rec Record, names []string, end func()) (done func() Record) {
+	remove, _ := s.open.add(openConnection{rec, names, end})
+	if s.changed(rec, names) != nil {
 		end()
 	}
 	return func() Record {
 		remove()
-		if r := s.changed(rec); r != nil {
+		if r := s.changed(rec, names); r != nil {
 			rec.Error = "the network policy has changed: " + r.Reason
 		}
 		return rec
@@ -50,11 +51,8 @@ func (s *Stack) track(rec Record, end func()) (done func() Record) {
 }
 
 // changed returns the reason if the policy refuses a connection that it had allowed earlier.
-// changed checks the connection's own name too, even if the name was resolved long ago.
-func (s *Stack) changed(rec Record) *egress.Refusal {
-	names := s.names.of(rec.Address)
-	if rec.Name != "" && !slices.Contains(names, rec.Name) {
-		names = append(names, rec.Name)
-	}
-	return s.policy.Load().Connect(netip.AddrPortFrom(rec.Address, rec.Port), names, s.own.has)
+// changed also checks the names that the address had then, even if they were resolved long ago.
+func (s *Stack) changed(rec Record, names []string) *egress.Refusal {
+	all := slices.Concat(s.names.of(rec.Address), names)
+	return s.policy.Load().Connect(netip.AddrPortFrom(rec.Address, rec.Port), all, s.own.has)
 }

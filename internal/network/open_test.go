@@ -93,8 +93,32 @@ func TestPolicyChangesBeforeConnectionIsOpen(t *testing.T) {
 	g := newGuest(t, nil, nil, nil)
 	g.network.SetPolicy(egress.Off())
 	ended := false
-	done := g.network.track(Record{Protocol: "tcp", Address: netip.MustParseAddr(example), Port: 80}, func() { ended = true })
+	done := g.network.track(Record{Protocol: "tcp", Address: netip.MustParseAddr(example), Port: 80}, nil, func() { ended = true })
 	if rec := done(); !ended || rec.Error == "" {
 		t.Errorf("ended %v, %+v", ended, rec)
+	}
+}
+
+// TestNamesOfConnection checks that a connection stays open if the new policy allows any of its
+// names, even if the names were resolved long ago.
+func TestNamesOfConnection(t *testing.T) {
+	g := newGuest(t, zone{"first.test": example, "last.test": example}, []string{"first.test", "last.test"}, nil)
+	g.serveTCP(example+":80", func(c *net.TCPConn) { io.Copy(c, c) })
+	for _, name := range []string{"first.test.", "last.test."} {
+		g.ask(g.plan.Gateway.String()+":53", name, dnsmessage.TypeA)
+	}
+	c := g.connected(example + ":80")
+	g.network.names.mu.Lock()
+	clear(g.network.names.resolved)
+	g.network.names.mu.Unlock()
+	p, err := egress.New([]string{"first.test"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.network.SetPolicy(p)
+	c.SetDeadline(time.Now().Add(testenv.Patience))
+	c.Write([]byte("x"))
+	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+		t.Errorf("the connection has ended: %v", err)
 	}
 }

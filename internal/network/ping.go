@@ -23,7 +23,7 @@ const (
 // echo sends the machine's echo request from the host and forwards the reply to the machine. It
 // uses a ping socket, which needs no privileges.
 func (s *Stack) echo(k packet, frame []byte) {
-	rec, ok := s.decide(k.protocol, k.to)
+	rec, _, ok := s.decide(k.protocol, k.to)
 	if !ok {
 		s.link.write(s.prohibited(k, frame))
 		return

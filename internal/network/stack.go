@@ -184,27 +184,27 @@ func (s *Stack) accept(frame []byte) bool {
 }
 
 // decide asks the policy whether the machine is allowed to connect to an address. The returned
-// record describes the new connection. If the policy refuses the address, decide has already logged
-// the record.
-func (s *Stack) decide(protocol string, to netip.AddrPort) (Record, bool) {
-	names := s.names.of(to.Addr())
-	rec := Record{Time: time.Now(), Protocol: protocol, Address: to.Addr(), Port: to.Port()}
+// record describes the new connection, and names are the names of the address. If the policy
+// refuses the address, decide has already logged the record.
+func (s *Stack) decide(protocol string, to netip.AddrPort) (rec Record, names []string, ok bool) {
+	names = s.names.of(to.Addr())
+	rec = Record{Time: time.Now(), Protocol: protocol, Address: to.Addr(), Port: to.Port()}
 	if len(names) > 0 {
 		rec.Name = names[0]
 	}
 	if p := s.cfg.Plan; to.Addr() == p.Gateway || to.Addr() == p.Gateway6 {
 		s.refuse(rec, "the gateway serves only DNS")
-		return rec, false
+		return rec, names, false
 	}
 	if to.Port() == egress.DNSOverTLSPort {
 		s.refuse(rec, "another name server")
-		return rec, false
+		return rec, names, false
 	}
 	if r := s.policy.Load().Connect(to, names, s.own.has); r != nil {
 		s.refuse(rec, r.Reason)
-		return rec, false
+		return rec, names, false
 	}
-	return rec, true
+	return rec, names, true
 }
 
 func (s *Stack) refuse(rec Record, reason string) {

@@ -53,7 +53,7 @@ func (s *Stack) acceptTCP(r *tcp.ForwarderRequest) {
 		}
 		return
 	}
-	rec, ok := s.decide("tcp", to)
+	rec, names, ok := s.decide("tcp", to)
 	if !ok {
 		r.Complete(true)
 		return
@@ -81,7 +81,7 @@ func (s *Stack) acceptTCP(r *tcp.ForwarderRequest) {
 		s.reset(guest)
 	}
 	defer s.onClose(abort)()
-	done := s.track(rec, abort)
+	done := s.track(rec, names, abort)
 	sent, received := splice(guest, host, &s.sent, &s.got)
 	rec = done()
 	rec.Sent, rec.Received = sent, received

@@ -41,10 +41,11 @@ func (s *Stack) acceptUDP(r *udp.ForwarderRequest) bool {
 	if to.Port() == dnsPort {
 		limit = s.askers
 	}
+	var names []string
 	rec := Record{Time: time.Now(), Protocol: "udp", Address: to.Addr(), Port: to.Port()}
 	if to.Port() != dnsPort {
 		var ok bool
-		if rec, ok = s.decide("udp", to); !ok {
+		if rec, names, ok = s.decide("udp", to); !ok {
 			return false
 		}
 	}
@@ -72,7 +73,7 @@ func (s *Stack) acceptUDP(r *udp.ForwarderRequest) bool {
 		if to.Port() == dnsPort {
 			s.answerNames(guest)
 		} else {
-			s.forwardUDP(guest, rec)
+			s.forwardUDP(guest, rec, names)
 		}
 	}()
 	return true
@@ -109,7 +110,7 @@ func (s *Stack) answerNames(guest *gonet.UDPConn) {
 }
 
 // forwardUDP copies datagrams in both directions until the flow has been idle for too long.
-func (s *Stack) forwardUDP(guest *gonet.UDPConn, rec Record) {
+func (s *Stack) forwardUDP(guest *gonet.UDPConn, rec Record, names []string) {
 	host, err := s.cfg.Dial(s.ctx, "udp", netip.AddrPortFrom(rec.Address, rec.Port))
 	if err != nil {
 		s.fail(rec, err)
@@ -117,7 +118,7 @@ func (s *Stack) forwardUDP(guest *gonet.UDPConn, rec Record) {
 	}
 	defer s.onClose(func() { end(host) })()
 	defer host.Close()
-	done := s.track(rec, func() {
+	done := s.track(rec, names, func() {
 		end(guest)
 		end(host)
 	})
