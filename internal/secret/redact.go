@@ -29,9 +29,19 @@ type pattern struct {
 
 // NewRedactor returns a Redactor for the values. It ignores white space around the values.
 func NewRedactor(values ...Value) *Redactor {
+	return newRedactor(values, func(text string) string { return text })
+}
+
+// NewNameRedactor returns a Redactor for texts in lower case, such as the names of hosts. It finds
+// the lower-case forms of the values and of their base64 encodings.
+func NewNameRedactor(values ...Value) *Redactor { return newRedactor(values, strings.ToLower) }
+
+// newRedactor returns a Redactor that finds a form of the values.
+func newRedactor(values []Value, form func(string) string) *Redactor {
 	r := &Redactor{}
 	seen := map[string]bool{}
 	add := func(text string, coded bool) {
+		text = form(text)
 		if len(text) < MinHidden || seen[text] {
 			return
 		}

@@ -71,7 +71,7 @@ func (s *server) Exec(ctx context.Context, stream *connect.BidiStream[supervisor
 	exit := c.exitRedacted()
 	last := &supervisorv1.ExecResponse{Sequence: int64(sequence), Exit: exit.Encode(), RefusedCount: uint32(count)}
 	for _, r := range refused {
-		last.Refused = append(last.Refused, &supervisorv1.Refusal{Target: d.secrets.Text(r.Target), Reason: r.Reason})
+		last.Refused = append(last.Refused, &supervisorv1.Refusal{Target: d.secrets.names.Text(r.Target), Reason: r.Reason})
 	}
 	if unrecorded != nil { // the command has run, even if the history is incomplete
 		last.HistoryError = fault.Printable(d.secrets.Text(unrecorded.Error()))

@@ -47,7 +47,7 @@ func (d *daemon) network() (*supervisor.Network, error) {
 
 // write adds a record to the log. The machine chooses names, so a name can contain a secret.
 func (l *networkLog) write(r network.Record) {
-	r.Name = l.of.secrets.Text(r.Name)
+	r.Name = l.of.secrets.names.Text(r.Name)
 	line, err := json.Marshal(r)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -220,7 +220,7 @@ func (s *server) Connections(ctx context.Context, _ *connect.Request[supervisorv
 	answer := &supervisorv1.ConnectionsResponse{}
 	for _, r := range stack.Open() {
 		answer.Open = append(answer.Open, &supervisorv1.Connection{
-			UnixNanos: r.Time.UnixNano(), Protocol: r.Protocol, Name: s.daemon.secrets.Text(r.Name), Address: r.Address.String(), Port: uint32(r.Port),
+			UnixNanos: r.Time.UnixNano(), Protocol: r.Protocol, Name: s.daemon.secrets.names.Text(r.Name), Address: r.Address.String(), Port: uint32(r.Port),
 		})
 	}
 	return connect.NewResponse(answer), nil

@@ -19,8 +19,14 @@ import (
 // secrets are the workspace's secrets. They are redacted in all data that leaves the machine,
 // except in the content of files.
 type secrets struct {
-	*secret.Redactor // nil if there are no secrets
+	*secret.Redactor                  // nil if there are no secrets
+	names            *secret.Redactor // for names of hosts, which are in lower case; nil if there are no secrets
 	values           map[string]secret.Value
+}
+
+func newSecrets(values map[string]secret.Value) secrets {
+	all := slices.Collect(maps.Values(values))
+	return secrets{secret.NewRedactor(all...), secret.NewNameRedactor(all...), values}
 }
 
 // openSecrets opens the sealed secrets in the configuration. Afterwards this process logs no secret
@@ -37,15 +43,15 @@ func openSecrets(o remote.StartConfig) (secrets, error) {
 	if err != nil {
 		return secrets{}, err
 	}
-	s := secrets{values: map[string]secret.Value{}}
+	values := map[string]secret.Value{}
 	for _, one := range sealed {
 		opened, err := key.Open(o.Workspace.ID, secret.Secret{Name: one.Name, Source: secret.Source(one.Source)}, one.Sealed)
 		if err != nil {
 			return secrets{}, err
 		}
-		s.values[one.Name] = opened.Value
+		values[one.Name] = opened.Value
 	}
-	s.Redactor = secret.NewRedactor(slices.Collect(maps.Values(s.values))...)
+	s := newSecrets(values)
 	slog.SetDefault(slog.New(slog.NewTextHandler(hiding{s.Redactor}, nil)))
 	return s, nil
 }
