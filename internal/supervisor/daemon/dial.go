@@ -64,6 +64,13 @@ func (s *server) connectPort(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer caller.Close()
+	go func() { // http.Server no longer closes the connection of a caller that does not read
+		select {
+		case <-s.over:
+			caller.Close()
+		case <-ctx.Done():
+		}
+	}()
 	if _, err := io.WriteString(caller, switching); err != nil {
 		return nil
 	}

@@ -195,3 +195,23 @@ func TestDialEndsWithMachine(t *testing.T) {
 		t.Errorf("the connection is still open: %v", err)
 	}
 }
+
+// TestDialEndsWithMachineUnread checks that a client that does not read does not block a stop.
+func TestDialEndsWithMachineUnread(t *testing.T) {
+	t.Parallel()
+	h, c := live(t)
+	filled := make(chan struct{})
+	conn, err := remote.DialPort(context.Background(), h.folder, listen(t, "127.0.0.1:0", func(c net.Conn) {
+		for err := error(nil); err == nil; {
+			c.SetWriteDeadline(time.Now().Add(time.Second))
+			_, err = c.Write(make([]byte, 1<<20))
+		}
+		close(filled)
+	}))
+	check(t, err)
+	defer conn.Close()
+	<-filled
+	ctx, cancel := context.WithTimeout(t.Context(), closePatience+testenv.Patience)
+	defer cancel()
+	check(t, c.Stop(ctx, "for the test", false))
+}
