@@ -110,7 +110,14 @@ func (s stuck) Start(ctx context.Context, spec machine.Spec) (machine.Machine, e
 
 func (stuckMachine) Pause(context.Context) error  { return nil }
 func (stuckMachine) Resume(context.Context) error { return errStuck }
-func (stuckMachine) Thaw(context.Context) error   { return errStuck }
+
+// Thaw stands for a call that the machine never answers. Such a call must have a time limit.
+func (stuckMachine) Thaw(ctx context.Context) error {
+	if _, limited := ctx.Deadline(); !limited {
+		return errors.New("thaw without a time limit")
+	}
+	return errStuck
+}
 
 func newStuckMachine(t *testing.T, in dirs.Dirs) *supervisor.Machine {
 	program, err := guest.Find()

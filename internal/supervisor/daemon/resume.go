@@ -76,7 +76,7 @@ func (r *resuming) finish(ctx context.Context) error {
 	if n := d.machine.Network(); n != nil {
 		n.ResetConnections(r.saved.Connections)
 	}
-	if err := d.machine.Resume(ctx); err != nil {
+	if err := d.thawSaved(ctx); err != nil {
 		return errors.Join(err, r.giveUp(ctx))
 	}
 	for _, s := range r.saved.Shells {
@@ -98,6 +98,15 @@ func (r *resuming) finish(ctx context.Context) error {
 		}
 	})
 	return nil
+}
+
+// thawSaved resumes the programs of the saved machine, at most for resumePatience. Until it returns,
+// the starter holds the lifecycle lock, so nobody can stop or delete the workspace.
+func (d *daemon) thawSaved(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, resumePatience,
+		fault.Newf(fault.Unavailable, "the saved machine does not continue within %s", resumePatience))
+	defer cancel()
+	return d.machine.Resume(ctx)
 }
 
 // giveUp restores the paused state of the workspace if the machine could not be thawed.

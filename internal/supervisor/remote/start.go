@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/progress"
@@ -142,13 +143,19 @@ func (s *Starting) hear(report progress.Func) error {
 
 var errEnded = fault.Newf(fault.Unavailable, "its supervisor ended before its machine was ready").WithHint("see the file log in its folder")
 
+// releasePatience is how long a supervisor can take to resume a saved machine. The supervisor has a
+// shorter limit, so Release kills only a supervisor that hangs.
+const releasePatience = 2 * time.Minute
+
 // Release acknowledges the start, so that the supervisor runs on its own. If its machine was saved,
 // Release returns when the machine runs. If Release then fails, the supervisor has ended and the
-// machine stays saved.
+// machine stays saved. Release has no context, because a supervisor that is killed meanwhile can
+// lose the saved machine.
 func (s *Starting) Release() error {
 	_, err := s.config.Write([]byte{'\n'})
 	err = errors.Join(err, s.config.Close())
 	if s.paused {
+		defer time.AfterFunc(releasePatience, func() { s.cmd.Process.Kill() }).Stop()
 		if err == nil {
 			err = s.hear(nil)
 		}
