@@ -30,12 +30,17 @@ func (s *sandbox) saveRoot(ctx context.Context, path string) error {
 	if s.storage == nil {
 		return fault.Newf(fault.Precondition, "the machine was started without storage")
 	}
-	return durable.Replacement{}.WriteFunc(path, func(f *os.File) error { return s.writeRoot(ctx, f) })
+	return durable.Replacement{}.WriteFunc(path, func(f *os.File) error { return s.writeRoot(ctx, f, stallTimeout) })
 }
 
 // writeRoot makes the sentry send the root as a stream, and writes the stream to a file. The sentry
-// gets no open files of the host. Otherwise a hostile program could change the saved root later.
-func (s *sandbox) writeRoot(ctx context.Context, to *os.File) error {
+// gets no open files of the host. Otherwise a hostile program could change the saved root later. It
+// fails if the sentry sends nothing for the duration stall.
+func (s *sandbox) writeRoot(ctx context.Context, to *os.File, stall time.Duration) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	idle := time.AfterFunc(stall, func() { stop(errStalled) })
+	defer idle.Stop()
 	near, far, err := machine.NewStream()
 	if err != nil {
 		return err
@@ -43,11 +48,12 @@ func (s *sandbox) writeRoot(ctx context.Context, to *os.File) error {
 	defer near.Close()
 	written := make(chan error, 1)
 	go func() {
-		n, err := io.Copy(to, io.LimitReader(near, maxRootFile+1))
+		n, err := io.Copy(to, io.LimitReader(watched{near, idle, stall}, maxRootFile+1))
 		if err == nil && n > maxRootFile {
 			err = fault.Newf(fault.Exhausted, "the changes of the machine's root exceed %d GiB", maxRootFile>>30)
 		}
-		near.Close() // after an error, the sentry must not block on a write
+		near.Close()      // after an error, the sentry must not block on a write
+		idle.Reset(stall) // for the answer
 		written <- err
 	}()
 	err = s.ask(ctx, "keep", "kept", far)
@@ -60,6 +66,26 @@ func (s *sandbox) writeRoot(ctx context.Context, to *os.File) error {
 		return failed
 	}
 	return err
+}
+
+// stallTimeout is how long the sentry can send no part of the root. A sentry that has just started
+// sends nothing until it has loaded the root, which can be gigabytes.
+const stallTimeout = 5 * time.Minute
+
+var errStalled = fault.Newf(fault.Unavailable, "gVisor does not answer")
+
+// watched stops the timer idle while no Read waits. So the time that the host needs to write does
+// not count.
+type watched struct {
+	io.Reader
+	idle  *time.Timer
+	limit time.Duration
+}
+
+func (w watched) Read(b []byte) (int, error) {
+	w.idle.Reset(w.limit)
+	defer w.idle.Stop()
+	return w.Reader.Read(b)
 }
 
 // ask sends a command. If the machine has ended, the error says why it ended.
