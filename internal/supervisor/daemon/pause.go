@@ -44,6 +44,9 @@ func (d *daemon) pause(ctx context.Context) (err error) {
 	if d.suspended.Load() {
 		return nil
 	}
+	if err := d.responds(ctx); err != nil {
+		return err
+	}
 	if err := d.mergeIfManyLayers(ctx); err != nil && ctx.Err() == nil {
 		slog.Error("merge layers", "workspace", d.config.Workspace.ID, "error", err)
 	}
@@ -79,6 +82,16 @@ func (d *daemon) pause(ctx context.Context) (err error) {
 		err = errors.Join(err, still.resume(ctx))
 	}
 	return errors.Join(err, disks.RemoveCheckpoint(context.WithoutCancel(ctx), next.Checkpoint))
+}
+
+// responds returns an error if the agent does not answer within resumePatience. The end of the
+// supervisor waits for a pause, so a pause of such a machine must not wait for pausePatience.
+func (d *daemon) responds(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, resumePatience, fault.Newf(fault.Unavailable, "its machine does not answer").
+		WithHint("%s", fault.Act("workspace_stop", "pyro workspace stop %s", d.config.Workspace.ID)))
+	defer cancel()
+	_, err := d.machine.Agent.Status(ctx)
+	return err
 }
 
 // autoPauseAgain is the delay before another attempt if a pause has failed, for example because the

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/pyro-mcp/pyro/internal/dirs"
@@ -16,6 +17,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/machine/host"
 	"github.com/pyro-mcp/pyro/internal/supervisor"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestUnpausableMachine checks that a machine without isolation can't be saved, and that it
@@ -40,6 +42,22 @@ func TestUnpausableMachine(t *testing.T) {
 		kill(t, pid, 9)
 	}
 	check(t, <-ended)
+}
+
+// TestUnresponsiveMachineIsNotPaused checks that a pause does not wait long for a machine that does
+// not answer.
+func TestUnresponsiveMachineIsNotPaused(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, nil)
+	d := h.inProcess(t)
+	for _, pid := range processes(t, string(h.folder)) {
+		kill(t, pid, syscall.SIGSTOP)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), resumePatience+testenv.Patience)
+	defer cancel()
+	if err := d.pause(ctx); fault.KindOf(err) != fault.Unavailable || fault.HintOf(err) == "" {
+		t.Errorf("got %v", err)
+	}
 }
 
 // TestDamagedCheckpoint checks that each flipped bit in the files of a checkpoint is detected.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"syscall"
 	"time"
 
@@ -41,11 +42,12 @@ func (s *shell) recordEnd() {
 // interruptDetached ends the detached commands before the machine is stopped. So the history says
 // that they were interrupted, and not that a signal ended them.
 func (d *daemon) interruptDetached() {
-	for _, s := range d.shells.list() {
-		if s.history != nil {
-			s.cancel(errStoppedMeanwhile)
-			<-s.done
-		}
+	detached := slices.DeleteFunc(d.shells.list(), func(s *shell) bool { return s.history == nil })
+	for _, s := range detached { // all at once, because each can take a while if the agent does not answer
+		s.cancel(errStoppedMeanwhile)
+	}
+	for _, s := range detached {
+		<-s.done
 	}
 }
 
