@@ -23,6 +23,9 @@ type inventory map[string]listing.Attributes
 // maxFiles is the maximum number of files of a machine for RUN steps.
 const maxFiles = 1 << 20
 
+// maxPaths is the maximum length of all paths of a machine for RUN steps, in bytes.
+const maxPaths = 256 << 20
+
 // generated are the folders whose content the kernel of a machine makes. No layer contains them.
 var generated = []string{"proc", "sys", "dev"}
 
@@ -30,6 +33,7 @@ var generated = []string{"proc", "sys", "dev"}
 func takeInventory(ctx context.Context, agent *client.Client) (inventory, error) {
 	found := inventory{}
 	var folders []string
+	paths := 0
 	err := agent.ListMachine(ctx, "/", 1, func(e listing.Entry) error {
 		if slices.Contains(generated, e.Path) {
 			return nil
@@ -45,9 +49,13 @@ func takeInventory(ctx context.Context, agent *client.Client) (inventory, error)
 	}
 	for _, folder := range folders {
 		err := agent.ListMachine(ctx, "/"+folder, listing.MaxPath, func(e listing.Entry) error {
-			found[path.Join(folder, e.Path)] = e.Attributes
+			name := path.Join(folder, e.Path)
+			found[name] = e.Attributes
 			if len(found) > maxFiles {
 				return fault.Newf(fault.Exhausted, "the machine has more than %d files", maxFiles)
+			}
+			if paths += len(name); paths > maxPaths {
+				return fault.Newf(fault.Exhausted, "the paths of the machine's files have more than %d MiB", maxPaths>>20)
 			}
 			return nil
 		})

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -112,6 +113,27 @@ func TestFoldersOfAllSizes(t *testing.T) {
 }
 
 // TestHashesMatchDebugfs compares the hashes of names with hashes from debugfs.
+// TestLongPathsNeedNoMemory checks that the writer keeps only the names of files, not their paths.
+func TestLongPathsNeedNoMemory(t *testing.T) {
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	const files = 5000
+	w, _ := begin(t)
+	deep := strings.Repeat(strings.Repeat("d", 200)+"/", 19)
+	before := heap()
+	for i := range files {
+		w.mustAdd(t, fmt.Sprint(deep, i), Entry{Mode: regular}, nil)
+	}
+	if used := heap() - before; used > files*1000 {
+		t.Errorf("%d files need %d KiB", files, used>>10)
+	}
+	must(t, w.Finish())
+}
+
 func TestHashesMatchDebugfs(t *testing.T) {
 	program := testenv.NeedsTool(t, "debugfs")
 	for _, name := range []string{"a", "abc", "abcd", strings.Repeat("x", 31), strings.Repeat("y", 32), strings.Repeat("z", 33), strings.Repeat("w", 255), "file-4711.txt"} {

@@ -64,6 +64,7 @@ func newFolder(number uint32, parent *folder, e Entry) *folder {
 
 // addName adds an entry for a node to a directory.
 func (w *Writer) addName(parent *folder, text string, n *node) {
+	text = strings.Clone(text) // do not keep the whole path in memory
 	parent.names = append(parent.names, name{text, n})
 	parent.byName[text] = n
 	n.links++

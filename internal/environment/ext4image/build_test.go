@@ -174,6 +174,7 @@ func TestHostileArchives(t *testing.T) {
 		"said to be huge":             {archive: hugeClaim(t), limits: Limits{Bytes: 8 << 30}, kind: fault.Exhausted},
 		"larger than any image":       {archive: hugeClaim(t), kind: fault.Corrupt},
 		"a thousand attributes":       {archive: manyXattrs(t), kind: ""},
+		"attributes of many folders":  {archive: foldersWithXattrs(t), kind: fault.Exhausted},
 		"absolute name":               {archive: archiveOf(t, reg("/etc/passwd", 1)), kind: ""},
 		"link out of the root":        {archive: archiveOf(t, tar.Header{Typeflag: tar.TypeSymlink, Name: "a", Linkname: "../../../etc/passwd"}), kind: ""},
 		"before and after time":       {archive: archiveOf(t, tar.Header{Typeflag: tar.TypeReg, Name: "a", ModTime: time.Unix(-1<<40, 0), Format: tar.FormatPAX}, tar.Header{Typeflag: tar.TypeReg, Name: "b", ModTime: time.Unix(1<<40, 0), Format: tar.FormatPAX}), kind: ""},
@@ -211,6 +212,19 @@ func manyXattrs(t *testing.T) []byte {
 		records[fmt.Sprintf("SCHILY.xattr.user.%d", i)] = strings.Repeat("v", 150)
 	}
 	return archiveOf(t, tar.Header{Typeflag: tar.TypeReg, Name: "a", PAXRecords: records, Format: tar.FormatPAX})
+}
+
+// foldersWithXattrs returns an archive whose folders have more attributes than are allowed.
+func foldersWithXattrs(t *testing.T) []byte {
+	records := map[string]string{}
+	for i := range maxXattrs {
+		records[fmt.Sprintf("SCHILY.xattr.user.%d", i)] = strings.Repeat("v", 190)
+	}
+	var entries []tar.Header
+	for i := range maxFolderXattrs/190/maxXattrs + 1 {
+		entries = append(entries, tar.Header{Typeflag: tar.TypeDir, Name: fmt.Sprint(i), PAXRecords: records, Format: tar.FormatPAX})
+	}
+	return archiveOf(t, entries...)
 }
 
 func TestSourceErrorsAreReturned(t *testing.T) {

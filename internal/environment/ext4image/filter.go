@@ -29,6 +29,10 @@ const (
 	maxXattrs = 16
 )
 
+// maxFolderXattrs limits the extended attributes of all folders, in bytes, because package mkext4
+// keeps them in memory until it has the whole archive.
+const maxFolderXattrs = 16 << 20
+
 const readAhead = 64 << 10 // bytes
 
 // filter reads an archive and passes the entries that are safe in a file system to the function
@@ -38,7 +42,7 @@ const readAhead = 64 << 10 // bytes
 func filter(in io.Reader, limits Limits, take func(*tar.Header, io.Reader) error) error {
 	source := &sourceReader{in: in}
 	archive := tar.NewReader(bufio.NewReaderSize(source, readAhead)) // tar reads headers in small pieces
-	bytes, entries := int64(0), 0
+	bytes, entries, attributes := int64(0), 0, 0
 	for {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
@@ -62,6 +66,14 @@ func filter(in io.Reader, limits Limits, take func(*tar.Header, io.Reader) error
 		// archive/tar.
 		if limits.Bytes > 0 && (bytes < 0 || bytes > limits.Bytes) {
 			return fault.Newf(fault.Exhausted, "the archive unpacks to more than %d MiB", limits.Bytes>>20)
+		}
+		if clean.Typeflag == tar.TypeDir {
+			for key, value := range clean.PAXRecords {
+				attributes += len(key) + len(value)
+			}
+		}
+		if attributes > maxFolderXattrs {
+			return fault.Newf(fault.Exhausted, "the attributes of the folders have more than %d MiB", maxFolderXattrs>>20)
 		}
 		if !limits.Newest.IsZero() && clean.ModTime.After(limits.Newest) {
 			clean.ModTime = limits.Newest
@@ -172,7 +184,7 @@ func allowedXattrs(records map[string]string) map[string]string {
 		// All attributes must fit into one block. Each attribute needs space for its name, its
 		// value and about 20 more bytes.
 		if len(allowed) < maxXattrs && len(name)+len(records[key]) <= 200 {
-			allowed[key] = records[key]
+			allowed[strings.Clone(key)] = strings.Clone(records[key]) // parts of a larger string
 		}
 	}
 	return allowed

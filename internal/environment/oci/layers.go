@@ -21,7 +21,7 @@ var maxBytes int64 = MaxBytes
 
 // flattened is the result of flattening the layers.
 type flattened struct {
-	names map[entryID][]string
+	nodes map[entryID][]*node
 	bytes int64 // approximate size of the file system
 }
 
@@ -41,8 +41,8 @@ func flatten(ctx context.Context, layers []string) (*flattened, error) {
 		return nil, err
 	}
 	const perEntry = 4 << 10
-	flat := &flattened{names: tree.entries()}
-	for at := range flat.names {
+	flat := &flattened{nodes: tree.entries()}
+	for at := range flat.nodes {
 		// Each size is below maxBytes, so the sum of a million sizes is below 1<<63.
 		flat.bytes += sizes[at] + perEntry
 	}
@@ -56,12 +56,13 @@ func flatten(ctx context.Context, layers []string) (*flattened, error) {
 func (i *Image) WriteTar(ctx context.Context, out io.Writer) error {
 	archive := tar.NewWriter(out)
 	err := eachEntry(ctx, i.layers, func(at entryID, header *tar.Header, content io.Reader) error {
-		for n, name := range i.flat.names[at] {
+		nodes := i.flat.nodes[at]
+		for n, node := range nodes {
 			entry := *header
-			entry.Name, entry.Format = name, tar.FormatPAX
+			entry.Name, entry.Format = node.path(), tar.FormatPAX
 			switch {
 			case header.Typeflag == tar.TypeReg && n > 0:
-				entry = tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: i.flat.names[at][0], Format: tar.FormatPAX}
+				entry = tar.Header{Typeflag: tar.TypeLink, Name: entry.Name, Linkname: nodes[0].path(), Format: tar.FormatPAX}
 			case header.Typeflag != tar.TypeReg:
 				entry.Size = 0
 			}

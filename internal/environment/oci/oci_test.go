@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -149,8 +150,8 @@ func TestFlatten(t *testing.T) {
 }
 
 func TestHostileLayers(t *testing.T) {
-	defer func(was int64) { maxBytes = was }(maxBytes)
-	maxBytes = 64 << 20
+	defer func(bytes int64, text int) { maxBytes, maxText = bytes, text }(maxBytes, maxText)
+	maxBytes, maxText = 64<<20, 16<<20
 	var huge bytes.Buffer
 	tar.NewWriter(&huge).WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "huge", Size: MaxBytes + 1})
 	deep := strings.Repeat("d/", maxDepth+1) + "x"
@@ -174,6 +175,13 @@ func TestHostileLayers(t *testing.T) {
 		"cut":                         {layer(t, "a="+strings.Repeat("x", 5000))[:3000], fault.Corrupt},
 		"broken zstd":                 {[]byte("\x28\xb5\x2f\xfd rubbish"), fault.Corrupt},
 		"many folders in one name":    {manyFolders(t), fault.Exhausted},
+		"a long name":                 {layer(t, strings.Repeat("n", maxName+1)+"=1"), fault.Corrupt},
+		"a folder with a long name":   {layer(t, strings.Repeat("n", maxName+1)+"/x=1"), fault.Corrupt},
+		"a long path":                 {layer(t, strings.Repeat("/"+strings.Repeat("n", 200), 21)+"=1"), fault.Corrupt},
+		"a long target":               {layer(t, "a -> "+strings.Repeat("n", maxPath)), fault.Corrupt},
+		"a long target of a link":     {layer(t, "a=1", "b => "+strings.Repeat("./", maxPath/2)+"a"), fault.Corrupt},
+		"a long path through a link":  {layer(t, append(deepFolders(25), "l/x=1")...), fault.Corrupt},
+		"a lot of text":               {longLinks(t), fault.Exhausted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := flatten(t.Context(), written(t, c.layer))
@@ -182,6 +190,86 @@ func TestHostileLayers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// deepFolders returns a chain of folders with names of 200 bytes, and a link l to its bottom.
+func deepFolders(n int) []string {
+	name := strings.Repeat("d", 200)
+	all := []string{name + "/", "l0 -> " + name}
+	for i := range n - 1 {
+		all = append(all, fmt.Sprintf("l%d/%s/", i, name), fmt.Sprintf("l%d -> l%d/%s", i+1, i, name))
+	}
+	return append(all, fmt.Sprintf("l -> l%d", n-1))
+}
+
+// longLinks returns an archive with many long link targets.
+func longLinks(t *testing.T) []byte {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for i := range maxText/maxPath + 2 {
+		h := &tar.Header{Typeflag: tar.TypeSymlink, Name: fmt.Sprint(i), Linkname: strings.Repeat("t", maxPath-1)}
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Close()
+	return b.Bytes()
+}
+
+// TestFlattenMemory checks that many files in a deep folder need no memory for their paths.
+func TestFlattenMemory(t *testing.T) {
+	const files = 10_000
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	name := strings.TrimSuffix(strings.Repeat(strings.Repeat("d", 199)+"/", 20), "/")
+	long := strings.Repeat("./", 1000)
+	for _, h := range []tar.Header{{Typeflag: tar.TypeDir, Name: name + "/"}, {Typeflag: tar.TypeSymlink, Name: "l", Linkname: name}} {
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range files { // the names in the archive are long too
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: fmt.Sprint(long, "l/", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Close()
+	paths := written(t, b.Bytes())
+	b = bytes.Buffer{}
+	flat := (*flattened)(nil)
+	before := heap()
+	flat, err := flatten(t.Context(), paths)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if used := heap() - before; used > files*600 {
+		t.Errorf("%d files need %d MiB", files, used>>20)
+	}
+	seen := 0
+	reader, writer := io.Pipe()
+	go func() { writer.CloseWithError((&Image{layers: paths, flat: flat}).WriteTar(t.Context(), writer)) }()
+	for r := tar.NewReader(reader); ; seen++ {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if h.Typeflag == tar.TypeReg && !strings.HasPrefix(h.Name, name+"/") {
+			t.Fatalf("name %q", h.Name)
+		}
+	}
+	if seen != files+2 {
+		t.Errorf("wrote %d entries", seen)
+	}
+}
+
+// heap returns the size of the reachable objects in bytes.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 // manyFolders returns an archive that has few entries but a huge number of directories.

@@ -3,6 +3,7 @@ package oci
 import (
 	"archive/tar"
 	"errors"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -13,8 +14,12 @@ import (
 // entryID identifies an entry by its layer and its index.
 type entryID struct{ layer, entry int }
 
-// node is a path in the flattened file system.
+// node is a path in the flattened file system. It does not contain its full path, because the paths
+// of a hostile image can need far more memory than its nodes.
 type node struct {
+	parent   *node            // Nil for the root.
+	name     string           // Last part of the path.
+	size     int              // Length of the path, with a slash before each part.
 	children map[string]*node // Of a directory. Otherwise nil.
 	kind     byte             // Type of the entry, as in tar.
 	entry    entryID          // For a hard link, the entry of the target.
@@ -27,6 +32,7 @@ type node struct {
 type tree struct {
 	root  *node
 	nodes int
+	text  int // length of all names and link targets, in bytes
 }
 
 func newTree() *tree { return &tree{root: newFolder(0)} }
@@ -40,13 +46,21 @@ const (
 	opaque   = ".wh..wh..opq"
 	maxLinks = 40 // number of links that are followed for one path, as in Linux
 	maxDepth = 1024
+	maxName  = 255  // as in Linux, in bytes
+	maxPath  = 4096 // names, link targets and paths are shorter, as in Linux, in bytes
 )
+
+// maxText limits the length of all names and link targets of an image, in bytes. Tests change it.
+var maxText = 128 << 20
 
 // add adds an entry. The entry replaces the content of lower layers at its path. However, a
 // directory that replaces a directory keeps the children.
 func (t *tree) add(header *tar.Header, at entryID) error {
 	if slices.Contains(strings.Split(header.Name, "/"), "..") {
 		return errors.New(`the name contains ".."`)
+	}
+	if len(header.Name) >= maxPath || len(header.Linkname) >= maxPath {
+		return errLong
 	}
 	dirName, base := path.Split(path.Clean("/" + header.Name))
 	dir, err := t.folder(dirName, at.layer, 0)
@@ -78,7 +92,7 @@ func (t *tree) add(header *tar.Header, at entryID) error {
 		}
 		added.children = map[string]*node{}
 	case tar.TypeSymlink:
-		added.link = header.Linkname
+		added.link = strings.Clone(header.Linkname) // archive/tar returns a part of a larger string
 	case tar.TypeLink:
 		target, err := t.find(header.Linkname, at.layer)
 		if err != nil {
@@ -86,15 +100,40 @@ func (t *tree) add(header *tar.Header, at entryID) error {
 		}
 		added.kind, added.entry, added.link = target.kind, target.entry, target.link
 	}
-	dir.children[base] = added
-	return t.count()
+	return t.put(dir, base, added)
 }
 
-func (t *tree) count() error {
-	if t.nodes++; t.nodes > MaxEntries {
+var errLong = errors.New("the name or the link is too long")
+
+// put adds a node to a directory.
+func (t *tree) put(dir *node, name string, n *node) error {
+	n.parent, n.name, n.size = dir, strings.Clone(name), dir.size+1+len(name)
+	if len(name) > maxName || n.size >= maxPath {
+		return errLong
+	}
+	dir.children[n.name] = n
+	t.nodes++
+	t.text += len(name) + len(n.link)
+	switch {
+	case t.nodes > MaxEntries:
 		return fault.Newf(fault.Exhausted, "the image has more than %d files", MaxEntries)
+	case t.text > maxText:
+		return fault.Newf(fault.Exhausted, "the names and links of the image have more than %d MiB", maxText>>20)
 	}
 	return nil
+}
+
+// path returns the path of a node below the root. The path of the root is ".".
+func (n *node) path() string {
+	if n.parent == nil {
+		return "."
+	}
+	text, at := make([]byte, n.size), n.size
+	for ; n.parent != nil; n = n.parent {
+		at -= copy(text[at-len(n.name):], n.name) + 1
+		text[at] = '/'
+	}
+	return string(text[1:])
 }
 
 // hide removes everything at and below n that comes from lower layers. It reports whether nothing
@@ -116,6 +155,9 @@ func (n *node) hide(layer int) bool {
 // links within the tree. Tools that unpack layers on top of each other behave in the same way.
 func (t *tree) folder(name string, layer, links int) (*node, error) {
 	parts := strings.Split(strings.Trim(name, "/"), "/")
+	if len(name) >= maxPath {
+		return nil, errLong
+	}
 	if len(parts) > maxDepth {
 		return nil, errors.New("the directories are nested too deep")
 	}
@@ -127,8 +169,7 @@ func (t *tree) folder(name string, layer, links int) (*node, error) {
 		next := at.children[part]
 		if next == nil {
 			next = newFolder(layer)
-			at.children[part] = next
-			if err := t.count(); err != nil {
+			if err := t.put(at, part, next); err != nil {
 				return nil, err
 			}
 		}
@@ -168,25 +209,23 @@ func (t *tree) find(name string, layer int) (*node, error) {
 	return found, nil
 }
 
-// entries returns the remaining entries with their final names. If an entry has several names, the
+// entries returns the remaining entries with their final paths. If an entry has several paths, the
 // file has hard links. The tree can't be used after this call.
-func (t *tree) entries() map[entryID][]string {
-	names := make(map[entryID][]string, t.nodes)
-	var walk func(n *node, name string)
-	walk = func(n *node, name string) {
+func (t *tree) entries() map[entryID][]*node {
+	found := make(map[entryID][]*node, t.nodes)
+	var walk func(n *node)
+	walk = func(n *node) {
 		if !n.implied {
-			names[n.entry] = append(names[n.entry], name)
+			found[n.entry] = append(found[n.entry], n)
 		}
-		for child, next := range n.children {
-			walk(next, path.Join(name, child))
+		for _, name := range slices.Sorted(maps.Keys(n.children)) {
+			walk(n.children[name])
 		}
+		n.children = nil
 	}
-	walk(t.root, ".")
-	for _, of := range names {
-		slices.Sort(of)
-	}
+	walk(t.root)
 	t.root = nil
-	return names
+	return found
 }
 
 func corrupt(name string, err error) error {
