@@ -17,7 +17,6 @@ package build
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
@@ -93,17 +92,26 @@ func Run(ctx context.Context, m *workspace.Manager, req Request) (environment.En
 	if b.file, err = parse(req.Dockerfile); err != nil {
 		return environment.Environment{}, err
 	}
+	if err := b.chooseDriver(ctx); err != nil {
+		return environment.Environment{}, err
+	}
+	return b.run(ctx)
+}
+
+// run builds the environment. It does not need a driver if no step needs a machine.
+func (b *builder) run(ctx context.Context) (environment.Environment, error) {
 	if err := b.prepare(ctx); err != nil {
 		return environment.Environment{}, err
 	}
 	defer b.layers.Close()
-	var root *os.Root
-	if b.context, root, err = openContext(req.Context, req.File); err != nil {
+	source, root, err := openContext(b.Request.Context, b.File)
+	if err != nil {
 		return environment.Environment{}, err
 	}
 	defer root.Close()
+	b.context = source
 	defer b.close()
-	target, err := b.file.target(req.Target)
+	target, err := b.file.target(b.Target)
 	if err != nil {
 		return environment.Environment{}, err
 	}
@@ -124,7 +132,7 @@ func Run(ctx context.Context, m *workspace.Manager, req Request) (environment.En
 	return b.export(ctx, b.stages[target].state)
 }
 
-// prepare expands the names of bases, and chooses the driver of the machines.
+// prepare expands the names of bases, and opens the layers.
 func (b *builder) prepare(ctx context.Context) (err error) {
 	if err := b.file.checkArgs(b.Args); err != nil {
 		return err
@@ -142,6 +150,12 @@ func (b *builder) prepare(ctx context.Context) (err error) {
 		}
 	}
 	b.stages = make([]*stage, len(b.file.stages))
+	b.layers, err = b.manager.Environments.OpenLayers(ctx)
+	return err
+}
+
+// chooseDriver chooses the driver of the machines.
+func (b *builder) chooseDriver(ctx context.Context) error {
 	drivers, err := b.manager.Drivers()
 	if err != nil {
 		return err
@@ -153,12 +167,9 @@ func (b *builder) prepare(ctx context.Context) (err error) {
 		return fault.Newf(fault.Unsupported, "a build needs a machine, but isolation is %s", b.driver.Isolation())
 	}
 	if b.Network {
-		if err := workspace.CheckNetwork(b.driver.Features()); err != nil {
-			return err
-		}
+		return workspace.CheckNetwork(b.driver.Features())
 	}
-	b.layers, err = b.manager.Environments.OpenLayers(ctx)
-	return err
+	return nil
 }
 
 // close ends all machines and closes all files.

@@ -25,8 +25,8 @@ var defaultShell = []string{"/bin/sh", "-c"}
 // defaultPath is the search path of environments that do not set one.
 const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// run runs a RUN instruction in a machine. For argv and text see commandOf.
-func (b *builder) run(ctx context.Context, st *stage, c *instructions.RunCommand, argv []string, text string, out *printer) (layer string, err error) {
+// runStep runs a RUN instruction in a machine. For argv and text see commandOf.
+func (b *builder) runStep(ctx context.Context, st *stage, c *instructions.RunCommand, argv []string, text string, out *printer) (layer string, err error) {
 	mounts, err := b.mountsOf(st, c)
 	if err != nil {
 		return "", err

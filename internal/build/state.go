@@ -20,7 +20,7 @@ type state struct {
 	config v1.Config
 	hasCmd bool      // this stage has a CMD, which a later ENTRYPOINT keeps
 	args   variables // the arguments of this stage
-	key    string    // hash of everything on which the files depend
+	key    string    // hash of the files, and of everything on which the next step depends
 
 	trees []*environment.Tree // trees[i] includes i layers; made on demand
 }
@@ -66,9 +66,11 @@ func (s *state) top(ctx context.Context, layers *environment.Layers) (view.Tree,
 	return s.tree(ctx, layers, len(s.layers))
 }
 
-// add adds the result of a step.
+// add adds the result of a step. The new key depends on the layer, because the same step can have
+// different results in different builds.
 func (s *state) add(key, layer string) {
 	s.key = key
+	s.key = s.after("layer", layer)
 	if layer != "" {
 		s.layers = append(s.layers, layer)
 	}

@@ -233,7 +233,7 @@ func (b *builder) runCached(ctx context.Context, st *stage, c *instructions.RunC
 	key := s.after("run", argv, text, s.scope(), s.config.User, s.config.WorkingDir, mounts, b.Network)
 	return b.layer(ctx, st, key, func(ctx context.Context) (string, error) {
 		report.started()
-		return b.run(ctx, st, c, argv, text, report.printer())
+		return b.runStep(ctx, st, c, argv, text, report.printer())
 	})
 }
 
