@@ -148,43 +148,43 @@ func (a *addition) empty() bool {
 
 // hash returns a hash of the new entries. It ignores times, so that a new checkout of the same
 // files has the same hash.
-func (a *addition) hash(ctx context.Context) (string, error) {
-	sum := sha256.New()
-	for _, name := range slices.Sorted(maps.Keys(a.entries)) {
-		e := a.entries[name]
-		if e.lowered {
-			continue
-		}
-		h := e.header
-		fmt.Fprintf(sum, "%q %d %o %d:%d %d %q", name, h.Typeflag, h.Mode, h.Uid, h.Gid, h.Size, h.Linkname)
-		for _, key := range slices.Sorted(maps.Keys(h.PAXRecords)) {
-			fmt.Fprintf(sum, " %q=%q", key, h.PAXRecords[key])
-		}
-		if err := e.content(ctx, sum); err != nil {
-			return "", err
-		}
+func (a *addition) hash(ctx context.Context) (string, error) { return a.write(ctx, io.Discard) }
+
+// writeSame writes the layer. If the files no longer have the given hash, the error has kind
+// Precondition.
+func (a *addition) writeSame(ctx context.Context, to io.Writer, hash string) error {
+	written, err := a.write(ctx, to)
+	if err == nil && written != hash {
+		err = fault.Newf(fault.Precondition, "the files changed during the build").WithHint("build again")
 	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
+	return err
 }
 
-// write writes the layer as an archive in the format of [view.Over].
-func (a *addition) write(ctx context.Context, to io.Writer) error {
-	archive := tar.NewWriter(to)
+// write writes the layer as an archive in the format of [view.Over]. It returns the hash of the
+// entries.
+func (a *addition) write(ctx context.Context, to io.Writer) (hash string, err error) {
+	archive, sum := tar.NewWriter(to), sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(a.entries)) {
 		e := a.entries[name]
 		h := e.header
+		if !e.lowered {
+			fmt.Fprintf(sum, "%q %d %o %d:%d %d %q", name, h.Typeflag, h.Mode, h.Uid, h.Gid, h.Size, h.Linkname)
+			for _, key := range slices.Sorted(maps.Keys(h.PAXRecords)) {
+				fmt.Fprintf(sum, " %q=%q", key, h.PAXRecords[key])
+			}
+		}
 		h.Name, h.Format = name, tar.FormatPAX
 		if h.Typeflag == tar.TypeDir {
 			h.Name += "/"
 		}
 		if err := archive.WriteHeader(&h); err != nil {
-			return err
+			return "", err
 		}
-		if err := e.content(ctx, archive); err != nil {
-			return err
+		if err := e.content(ctx, io.MultiWriter(archive, sum)); err != nil {
+			return "", err
 		}
 	}
-	return archive.Close()
+	return hex.EncodeToString(sum.Sum(nil)), archive.Close()
 }
 
 // content writes the content of a regular file.
@@ -206,7 +206,7 @@ func (e *added) content(ctx context.Context, to io.Writer) error {
 	defer f.Close()
 	n, err := io.Copy(to, io.LimitReader(f, e.header.Size))
 	if err == nil && n < e.header.Size {
-		err = fault.Newf(fault.Precondition, "%s became smaller while it was read", e.path)
+		err = fault.Newf(fault.Precondition, "%s became smaller during the build", e.path)
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package build
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -87,7 +88,7 @@ func copied(t *testing.T, c copying, lower view.Tree, workdir string) (view.Tree
 		return nil, err
 	}
 	var layer bytes.Buffer
-	if err := a.write(t.Context(), &layer); err != nil {
+	if _, err := a.write(t.Context(), &layer); err != nil {
 		t.Fatal(err)
 	}
 	return view.Over(t.Context(), lower, bytes.NewReader(layer.Bytes()), int64(layer.Len()))
@@ -195,6 +196,33 @@ func TestCopyHash(t *testing.T) {
 		if other == base {
 			t.Errorf("the %s does not count", name)
 		}
+	}
+}
+
+// TestCopyOfChangedFile checks that a layer is not stored under the hash of other content.
+func TestCopyOfChangedFile(t *testing.T) {
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "a"), "before")
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	c := copying{from: source{tree: view.Folder(root)}, paths: []string{"a"}, to: "/"}
+	a, err := c.collect(t.Context(), folder(t), "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := a.hash(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.writeSame(t.Context(), io.Discard, sum); err != nil {
+		t.Error(err)
+	}
+	put(t, filepath.Join(dir, "a"), "behind")
+	if err := a.writeSame(t.Context(), io.Discard, sum); fault.KindOf(err) != fault.Precondition {
+		t.Errorf("the file has changed: %v", err)
 	}
 }
 

@@ -186,7 +186,10 @@ func (b *builder) workdir(ctx context.Context, st *stage, name string) (cached b
 		if err := a.above(at); err != nil || a.empty() {
 			return "", err
 		}
-		return b.layers.Add(ctx, func(to io.Writer) error { return a.write(ctx, to) })
+		return b.layers.Add(ctx, func(to io.Writer) error {
+			_, err := a.write(ctx, to)
+			return err
+		})
 	})
 }
 
@@ -215,7 +218,7 @@ func (b *builder) copy(ctx context.Context, st *stage, from string, c copying, r
 		if a.empty() {
 			return "", nil
 		}
-		return b.layers.Add(ctx, func(to io.Writer) error { return a.write(ctx, to) })
+		return b.layers.Add(ctx, func(to io.Writer) error { return a.writeSame(ctx, to, sum) })
 	})
 }
 
