@@ -12,7 +12,6 @@ import (
 
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
 
-	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
@@ -23,17 +22,18 @@ type mount struct {
 	target string // absolute path
 	// put writes the content to the target. If the mount is a folder, the target exists and is
 	// empty.
-	put  func(ctx context.Context, g *guest) error
-	keep func(ctx context.Context, g *guest) error // stores the content after a successful step; can be nil
-	env  string                                    // a variable for the step instead of a file
-	dir  bool                                      // the target is a folder
+	put    func(ctx context.Context, g *guest) error
+	keep   func(ctx context.Context, g *guest) error // stores the content after a successful step; can be nil
+	env    string                                    // a variable for the step instead of a file
+	folder *tar.Header                               // owner and mode of a folder at the target; nil if the target is no such folder
+	hash   string                                    // of the content, if the result of the step depends on it
 }
 
 // aside is appended to the name of an entry that a mount hides.
 const aside = ".pyro-hidden"
 
-// mountsOf returns the mounts of a RUN instruction.
-func (b *builder) mountsOf(st *stage, c *instructions.RunCommand) ([]mount, error) {
+// mountsOf returns the mounts of a RUN instruction. It also checks the other flags.
+func (b *builder) mountsOf(ctx context.Context, st *stage, c *instructions.RunCommand) ([]mount, error) {
 	if network := instructions.GetNetwork(c); network != instructions.NetworkDefault {
 		return nil, unsupported("RUN --network=%s", network)
 	}
@@ -44,7 +44,7 @@ func (b *builder) mountsOf(st *stage, c *instructions.RunCommand) ([]mount, erro
 	}
 	var all []mount
 	for _, m := range instructions.GetMounts(c) {
-		one, err := b.mountOf(st, m)
+		one, err := b.mountOf(ctx, st, m)
 		if err != nil {
 			return nil, err
 		}
@@ -53,7 +53,7 @@ func (b *builder) mountsOf(st *stage, c *instructions.RunCommand) ([]mount, erro
 	return all, nil
 }
 
-func (b *builder) mountOf(st *stage, m *instructions.Mount) (mount, error) {
+func (b *builder) mountOf(ctx context.Context, st *stage, m *instructions.Mount) (mount, error) {
 	target := m.Target
 	if !path.IsAbs(target) {
 		target = path.Join("/", st.state.config.WorkingDir, target)
@@ -64,13 +64,13 @@ func (b *builder) mountOf(st *stage, m *instructions.Mount) (mount, error) {
 	}
 	switch m.Type {
 	case instructions.MountTypeTmpfs:
-		return mount{target: target, dir: true, put: func(context.Context, *guest) error { return nil }}, nil
+		return mount{target: target, folder: &tar.Header{Mode: 0o1777}, put: func(context.Context, *guest) error { return nil }}, nil
 	case instructions.MountTypeSecret:
 		return b.secretMount(m, target)
 	case instructions.MountTypeCache:
 		return b.cacheMount(m, target)
 	case instructions.MountTypeBind:
-		return b.bindMount(st, m, target)
+		return b.bindMount(ctx, st, m, target)
 	}
 	return mount{}, unsupported("RUN --mount=type=%s", m.Type)
 }
@@ -102,36 +102,45 @@ func (b *builder) secretMount(m *instructions.Mount, target string) (mount, erro
 			return one, nil
 		}
 	}
-	mode, who := uint32(0o400), client.Owner{}
-	if m.Mode != nil {
-		mode = uint32(*m.Mode) & 0o777
-	}
-	if m.UID != nil {
-		who.UID = int(*m.UID)
-	}
-	if m.GID != nil {
-		who.GID = int(*m.GID)
-	}
+	header := attributes(m, 0o400)
+	header.Mode &= 0o777
 	one.target = target
 	one.put = func(ctx context.Context, g *guest) error {
-		return putFile(ctx, g, target, int64(mode), who, value.Reveal())
+		return putEntry(ctx, g, target, tar.TypeReg, header, value.Reveal())
 	}
 	return one, nil
 }
 
-// putFile writes a small file with an owner.
-func putFile(ctx context.Context, g *guest, target string, mode int64, who client.Owner, content string) error {
+// attributes returns the owner and the mode of a mount.
+func attributes(m *instructions.Mount, mode int64) *tar.Header {
+	h := &tar.Header{Mode: mode}
+	if m.Mode != nil {
+		h.Mode = int64(*m.Mode & 0o7777)
+	}
+	if m.UID != nil {
+		h.Uid = int(*m.UID)
+	}
+	if m.GID != nil {
+		h.Gid = int(*m.GID)
+	}
+	return h
+}
+
+// putEntry writes a small file, or sets the owner and the mode of a folder.
+func putEntry(ctx context.Context, g *guest, target string, kind byte, attributes *tar.Header, content string) error {
 	in, out := io.Pipe()
 	go func() {
 		archive := tar.NewWriter(out)
-		err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: path.Base(target), Mode: mode, Size: int64(len(content)), ModTime: epoch})
+		h := *attributes
+		h.Typeflag, h.Name, h.Size, h.ModTime, h.Format = kind, path.Base(target), int64(len(content)), epoch, tar.FormatPAX
+		err := archive.WriteHeader(&h)
 		if err == nil {
 			_, err = io.WriteString(archive, content)
 		}
 		out.CloseWithError(errors.Join(err, archive.Close()))
 	}()
 	defer in.Close()
-	_, err := g.Agent.PutTree(ctx, path.Dir(target), &who, in)
+	_, err := g.Agent.PutTree(ctx, path.Dir(target), nil, in)
 	return err
 }
 
@@ -148,7 +157,7 @@ func (b *builder) cacheMount(m *instructions.Mount, target string) (mount, error
 	sum := sha256.Sum256([]byte(id))
 	name := hex.EncodeToString(sum[:])
 	return mount{
-		target: target, dir: true,
+		target: target, folder: attributes(m, 0o755),
 		put: func(ctx context.Context, g *guest) error {
 			file, err := b.layers.OpenCache(name)
 			if errors.Is(err, fs.ErrNotExist) {
@@ -171,16 +180,20 @@ func (b *builder) cacheMount(m *instructions.Mount, target string) (mount, error
 }
 
 // bindMount provides files of the build context, of a stage or of an image.
-func (b *builder) bindMount(st *stage, m *instructions.Mount, target string) (mount, error) {
-	return mount{target: target, put: func(ctx context.Context, g *guest) error {
-		bound, err := b.bound(ctx, st, m, path.Base(target))
-		if err != nil {
-			return err
-		}
+func (b *builder) bindMount(ctx context.Context, st *stage, m *instructions.Mount, target string) (mount, error) {
+	bound, err := b.bound(ctx, st, m, path.Base(target))
+	if err != nil {
+		return mount{}, err
+	}
+	sum, err := bound.hash(ctx)
+	if err != nil {
+		return mount{}, err
+	}
+	return mount{target: target, hash: sum, put: func(ctx context.Context, g *guest) error {
 		in, out := io.Pipe()
-		go func() { out.CloseWithError(bound.write(ctx, out)) }()
+		go func() { out.CloseWithError(bound.writeSame(ctx, out, sum)) }()
 		defer in.Close()
-		_, err = g.Agent.PutTree(ctx, path.Dir(target), nil, in)
+		_, err := g.Agent.PutTree(ctx, path.Dir(target), nil, in)
 		return err
 	}}, nil
 }
@@ -207,24 +220,12 @@ func (b *builder) bound(ctx context.Context, st *stage, m *instructions.Mount, n
 
 // mountKey returns the part of a step's key for its mounts. The content of bound files counts. The
 // content of secrets and caches does not.
-func (b *builder) mountKey(ctx context.Context, st *stage, c *instructions.RunCommand) ([]string, error) {
-	var key []string
-	for _, m := range instructions.GetMounts(c) {
-		key = append(key, string(m.Type), m.From, m.Source, m.Target, m.CacheID)
-		if m.Type != instructions.MountTypeBind {
-			continue
-		}
-		bound, err := b.bound(ctx, st, m, "mount")
-		if err != nil {
-			return nil, err
-		}
-		sum, err := bound.hash(ctx)
-		if err != nil {
-			return nil, err
-		}
-		key = append(key, sum)
+func mountKey(c *instructions.RunCommand, mounts []mount) []any {
+	var key []any
+	for i, m := range instructions.GetMounts(c) {
+		key = append(key, m.Type, m.From, m.Source, m.Target, m.CacheID, m.Env, m.UID, m.GID, m.Mode, mounts[i].hash)
 	}
-	return key, nil
+	return key
 }
 
 // mount creates mounts. The caller must call unmount, which removes them and stores caches if the
@@ -265,8 +266,11 @@ func hide(ctx context.Context, g *guest, m mount) (undo func(context.Context, bo
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return nil, err
 	}
-	if m.dir {
+	if m.folder != nil {
 		if err := g.Agent.MakeFolder(ctx, m.target); err != nil {
+			return nil, err
+		}
+		if err := putEntry(ctx, g, m.target, tar.TypeDir, m.folder, ""); err != nil {
 			return nil, err
 		}
 	}

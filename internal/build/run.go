@@ -26,11 +26,7 @@ var defaultShell = []string{"/bin/sh", "-c"}
 const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // runStep runs a RUN instruction in a machine. For argv and text see commandOf.
-func (b *builder) runStep(ctx context.Context, st *stage, c *instructions.RunCommand, argv []string, text string, out *printer) (layer string, err error) {
-	mounts, err := b.mountsOf(st, c)
-	if err != nil {
-		return "", err
-	}
+func (b *builder) runStep(ctx context.Context, st *stage, mounts []mount, argv []string, text string, out *printer) (layer string, err error) {
 	g, err := b.ready(ctx, st)
 	if err != nil {
 		return "", err

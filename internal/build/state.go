@@ -81,7 +81,7 @@ func (s *state) add(key, layer string) {
 func (s *state) after(parts ...any) string {
 	text, err := json.Marshal(append([]any{s.key}, parts...))
 	if err != nil {
-		panic(err) // parts are strings and lists of strings
+		panic(err) // parts are strings, numbers and lists
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])

@@ -224,7 +224,7 @@ func (b *builder) copy(ctx context.Context, st *stage, from string, c copying, r
 
 // runCached runs a RUN instruction, unless its result is known.
 func (b *builder) runCached(ctx context.Context, st *stage, c *instructions.RunCommand, report *reporter) (cached bool, err error) {
-	mounts, err := b.mountKey(ctx, st, c)
+	mounts, err := b.mountsOf(ctx, st, c)
 	if err != nil {
 		return false, err
 	}
@@ -233,10 +233,10 @@ func (b *builder) runCached(ctx context.Context, st *stage, c *instructions.RunC
 	if err != nil {
 		return false, err
 	}
-	key := s.after("run", argv, text, s.scope(), s.config.User, s.config.WorkingDir, mounts, b.Network)
+	key := s.after("run", argv, text, s.scope(), s.config.User, s.config.WorkingDir, mountKey(c, mounts), b.Network)
 	return b.layer(ctx, st, key, func(ctx context.Context) (string, error) {
 		report.started()
-		return b.runStep(ctx, st, c, argv, text, report.printer())
+		return b.runStep(ctx, st, mounts, argv, text, report.printer())
 	})
 }
 
