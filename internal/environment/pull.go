@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"github.com/pyro-mcp/pyro/internal/environment/ext4image"
 	"github.com/pyro-mcp/pyro/internal/environment/oci"
 	"github.com/pyro-mcp/pyro/internal/fault"
@@ -193,16 +195,18 @@ func (s *Store) discardDamaged(ctx context.Context, digest, name string, report 
 // pull builds or fetches an environment, and installs it. The caller must hold the lock for its
 // name.
 func (s *Store) pull(ctx context.Context, env Environment, report progress.Func) (*ImageRef, error) {
-	ref, err := s.installImage(ctx, &env, 0o755, report, func(work *staging, path string) error {
+	var config *v1.Config
+	ref, err := s.installImage(ctx, &env, 0o755, report, func(work *staging, path string) (err error) {
 		if env.Source == SourceDebian {
 			return s.build(ctx, env, work, path, report)
 		}
-		return s.fetch(ctx, &env, work, path, report)
+		config, err = s.fetch(ctx, &env, work, path, report)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := s.writeRecord(env); err != nil {
+	if err := s.writeStored(stored{Environment: env, Config: config}); err != nil {
 		ref.Close()
 		return nil, err
 	}
@@ -268,23 +272,24 @@ func (s *Store) build(ctx context.Context, env Environment, work *staging, path 
 	})
 }
 
-func (s *Store) fetch(ctx context.Context, env *Environment, work *staging, path string, report progress.Func) error {
+// fetch pulls an image, and returns its configuration.
+func (s *Store) fetch(ctx context.Context, env *Environment, work *staging, path string, report progress.Func) (*v1.Config, error) {
 	dir := work.path("layers")
 	if err := os.Mkdir(dir, 0o755); err != nil {
-		return err
+		return nil, err
 	}
 	ref, err := oci.Parse(env.Reference)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	space := func(need int64) error { return checkSpace(dir, need) }
 	img, err := oci.Fetch(ctx, ref, dir, s.reach, space, report)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	env.take(img)
 	report.Phase("unpacking layers", env.Name)
-	return imageFrom(ctx, path, ext4image.Limits{Bytes: oci.MaxBytes, Entries: oci.MaxEntries}, img.WriteTar)
+	return &img.Config, imageFrom(ctx, path, ext4image.Limits{Bytes: oci.MaxBytes, Entries: oci.MaxEntries}, img.WriteTar)
 }
 
 // imageFrom builds an image from the archive that the function write produces. If one side fails,

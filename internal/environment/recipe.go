@@ -30,7 +30,8 @@ type Recipe struct {
 // stored is the record of an environment in a file.
 type stored struct {
 	Environment
-	Recipe *Recipe `json:"recipe,omitempty"` // nil if it was pulled
+	Recipe *Recipe    `json:"recipe,omitempty"` // nil if it was pulled
+	Config *v1.Config `json:"config,omitempty"` // Of the pulled image. Nil if an early version pulled it.
 }
 
 // storedRecord reads the record of an environment. It does not check whether the image exists.
@@ -123,7 +124,7 @@ func (s *Store) makeNamed(ctx context.Context, env Environment, recipe Recipe, r
 	if recipe.Base == "" {
 		recipe.Base = env.Digest
 	}
-	return env, s.writeStored(stored{env, &recipe})
+	return env, s.writeStored(stored{Environment: env, Recipe: &recipe})
 }
 
 // composed returns a reference to the image of a recipe.
@@ -228,7 +229,11 @@ func (s *Store) Recipe(name string) (Environment, Recipe, error) {
 	if record.Recipe != nil {
 		return record.Environment, *record.Recipe, nil
 	}
-	return record.Environment, Recipe{Base: record.Digest, Config: record.config()}, nil
+	config := record.config()
+	if record.Config != nil {
+		config = *record.Config
+	}
+	return record.Environment, Recipe{Base: record.Digest, Config: config}, nil
 }
 
 // isBase reports whether an environment that was made on this host has the image as its base. It

@@ -26,6 +26,13 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
+// servedConfig is the configuration of the image that serveImage serves.
+var servedConfig = v1.Config{
+	Env: []string{"A=b"}, User: "app", WorkingDir: "/srv", Entrypoint: []string{"/bin/app"}, Cmd: []string{"serve", "a b"},
+	OnBuild: []string{"ENV B=c"}, Shell: []string{"/bin/ash", "-c"}, Labels: map[string]string{"a": "b"}, ExposedPorts: map[string]struct{}{"80/tcp": {}},
+	Volumes: map[string]struct{}{"/data": {}}, StopSignal: "SIGINT", Healthcheck: &v1.HealthConfig{Test: []string{"CMD", "true"}},
+}
+
 // serveImage serves one image as tool:1 from a registry in this process. The function change can
 // answer requests instead of the registry.
 func serveImage(t *testing.T, entries []tar.Header, change func(http.ResponseWriter, *http.Request, http.Handler) bool) (reference string) {
@@ -46,7 +53,7 @@ func serveImage(t *testing.T, entries []tar.Header, change func(http.ResponseWri
 	file, _ := image.ConfigFile()
 	file = file.DeepCopy()
 	file.OS, file.Architecture = "linux", runtime.GOARCH
-	file.Config = v1.Config{Env: []string{"A=b"}, User: "app", WorkingDir: "/srv", Entrypoint: []string{"/bin/app"}, Cmd: []string{"serve", "a b"}}
+	file.Config = servedConfig
 	if image, err = mutate.ConfigFile(image, file); err != nil {
 		t.Fatal(err)
 	}
@@ -92,9 +99,41 @@ func TestPullFromRegistry(t *testing.T) {
 		t.Errorf("lists %+v", all)
 	}
 	must[*ImageRef](t)(s.Use(t.Context(), reference, nil)).Close()
+	checkConfig(t, s, reference)
+	layout := t.TempDir()
+	if err := s.Save(t.Context(), reference, layout, nil); err != nil {
+		t.Fatal(err)
+	}
+	other := testStore(t.TempDir())
+	must[Environment](t)(other.Load(t.Context(), layout, "loaded:1", nil))
+	checkConfig(t, other, "loaded:1")
+	if _, err := s.Pull(t.Context(), reference, true, nil); err != nil {
+		t.Errorf("pull it again: %v", err)
+	}
 	pruned := must[Pruned](t)(s.Prune(t.Context(), PruneOptions{All: true}))
 	if len(pruned.Removed) != 1 || pruned.Removed[0].Name != env.Name {
 		t.Errorf("pruned %+v", pruned)
+	}
+}
+
+// checkConfig checks that builds from an environment, and its exports, have the configuration of the
+// served image.
+func checkConfig(t *testing.T, s *Store, name string) {
+	t.Helper()
+	_, recipe, err := s.Recipe(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, closeImage, err := s.image(t.Context(), name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeImage()
+	file := must[*v1.ConfigFile](t)(img.ConfigFile())
+	for where, got := range map[string]v1.Config{"builds": recipe.Config, "exports": file.Config} {
+		if diff := cmp.Diff(servedConfig, got); diff != "" {
+			t.Errorf("%s of %s: %s", where, name, diff)
+		}
 	}
 }
 

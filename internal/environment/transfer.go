@@ -169,7 +169,7 @@ func (s *Store) load(ctx context.Context, path, name string, report progress.Fun
 	}
 	env := Environment{Name: name, Source: SourceOCI, Reference: path}
 	env.take(img)
-	recipe := Recipe{Config: env.config()}
+	recipe := Recipe{Config: img.Config}
 	return s.makeNamed(ctx, env, recipe, report, func(env *Environment) (*ImageRef, error) {
 		return s.installImage(ctx, env, 0o755, report, func(_ *staging, path string) error {
 			report.Phase("writing the image", env.Name)
@@ -204,11 +204,13 @@ func unpackedLayout(ctx context.Context, path string, work *staging) (string, er
 
 // take copies the configuration of an image.
 func (e *Environment) take(img *oci.Image) {
-	e.ManifestDigest, e.Env, e.User, e.WorkDir = img.ManifestDigest, img.Env, img.User, img.WorkDir
-	e.Entrypoint, e.Cmd, e.Description = img.Entrypoint, img.Cmd, img.Description
+	c := img.Config
+	e.ManifestDigest, e.Env, e.User, e.WorkDir = img.ManifestDigest, c.Env, c.User, c.WorkingDir
+	e.Entrypoint, e.Cmd, e.Description = c.Entrypoint, c.Cmd, img.Description
 }
 
-// config returns the configuration of an environment for OCI registries.
+// config returns the configuration of an environment for OCI registries, without the parts that
+// only a stored configuration has.
 func (e *Environment) config() v1.Config {
 	return v1.Config{Env: e.Env, User: e.User, WorkingDir: e.WorkDir, Entrypoint: e.Entrypoint, Cmd: e.Cmd}
 }

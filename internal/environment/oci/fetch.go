@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -36,7 +37,8 @@ const (
 	maxConfig     = 8 << 20
 	maxEnv        = 256 // number of variables; the same limit applies to the words of the command
 	maxEnvBytes   = 64 << 10
-	maxWord       = 4096 // Of User and of WorkDir, in bytes.
+	maxWord       = 4096    // Of User and of WorkDir, in bytes.
+	maxKept       = 1 << 20 // Size of the configuration that an environment keeps, in bytes.
 )
 
 // stallTimeout is the maximum time that a registry can take without sending data.
@@ -48,10 +50,7 @@ var errStalled = errors.New("the registry stopped sending data")
 type Image struct {
 	ManifestDigest string // digest of the manifest for this architecture
 	Description    string
-	Env            []string
-	User, WorkDir  string
-
-	Entrypoint, Cmd []string // together the image's own command
+	Config         v1.Config // only the fields that a Dockerfile can set
 
 	layers []string // paths of the layers, lowest first
 	flat   *flattened
@@ -192,24 +191,37 @@ func (i *Image) describe(img v1.Image) error {
 		return fault.Newf(fault.Unsupported, "the image is for %s/%s, but this host is linux/%s", file.OS, file.Architecture, runtime.GOARCH)
 	}
 	i.ManifestDigest = digest.String()
-	i.Env, i.User, i.WorkDir = file.Config.Env, file.Config.User, file.Config.WorkingDir
-	i.Entrypoint, i.Cmd = file.Config.Entrypoint, file.Config.Cmd
-	i.Description = file.Config.Labels["org.opencontainers.image.title"]
+	c := file.Config
+	i.Config = v1.Config{
+		Env: c.Env, User: c.User, WorkingDir: c.WorkingDir, Entrypoint: c.Entrypoint, Cmd: c.Cmd, Shell: c.Shell, OnBuild: c.OnBuild,
+		Labels: c.Labels, ExposedPorts: c.ExposedPorts, Volumes: c.Volumes, StopSignal: c.StopSignal, Healthcheck: c.Healthcheck,
+	}
+	i.Description = c.Labels["org.opencontainers.image.title"]
 	if len(i.Description) > 200 || strings.ContainsFunc(i.Description, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		i.Description = ""
 	}
-	command := slices.Concat(i.Entrypoint, i.Cmd)
+	return checkConfig(&i.Config)
+}
+
+// checkConfig checks the configuration of an image, and makes its working directory absolute.
+func checkConfig(c *v1.Config) error {
+	words := slices.Concat(c.Entrypoint, c.Cmd, c.Shell, c.OnBuild)
 	bad := func(s string) bool { return strings.ContainsRune(s, 0) }
 	noPair := func(s string) bool { return bad(s) || strings.IndexByte(s, '=') < 1 }
+	text, err := json.Marshal(c)
 	switch {
-	case tooManyWords(i.Env) || len(i.User) > maxWord || len(i.WorkDir) > maxWord:
+	case err != nil:
+		return err
+	case tooManyWords(c.Env) || len(c.User) > maxWord || len(c.WorkingDir) > maxWord:
 		return fault.Newf(fault.Exhausted, "the image's environment is larger than %d KiB", maxEnvBytes>>10)
-	case tooManyWords(command):
-		return fault.Newf(fault.Exhausted, "the image's command has more than %d words or %d KiB", maxEnv, maxEnvBytes>>10)
-	case bad(i.User) || bad(i.WorkDir) || slices.ContainsFunc(i.Env, noPair) || slices.ContainsFunc(command, bad):
+	case tooManyWords(slices.Concat(c.Entrypoint, c.Cmd)) || tooManyWords(c.Shell) || tooManyWords(c.OnBuild):
+		return fault.Newf(fault.Exhausted, "a command of the image has more than %d words or %d KiB", maxEnv, maxEnvBytes>>10)
+	case len(text) > maxKept:
+		return fault.Newf(fault.Exhausted, "the image's configuration has more than %d MiB", maxKept>>20)
+	case bad(c.User) || bad(c.WorkingDir) || slices.ContainsFunc(c.Env, noPair) || slices.ContainsFunc(words, bad):
 		return fault.Newf(fault.Corrupt, "the image has an invalid configuration")
-	case i.WorkDir != "" && !filepath.IsAbs(i.WorkDir):
-		i.WorkDir = "/" + i.WorkDir
+	case c.WorkingDir != "" && !filepath.IsAbs(c.WorkingDir):
+		c.WorkingDir = "/" + c.WorkingDir
 	}
 	return nil
 }

@@ -95,7 +95,7 @@ func TestFetch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]any{want.Env, want.User, "/srv", want.Entrypoint, want.Cmd, "A tool"}, []any{img.Env, img.User, img.WorkDir, img.Entrypoint, img.Cmd, img.Description}); diff != "" {
+	if diff := cmp.Diff([]any{want.Env, want.User, "/srv", want.Entrypoint, want.Cmd, "A tool"}, []any{img.Config.Env, img.Config.User, img.Config.WorkingDir, img.Config.Entrypoint, img.Config.Cmd, img.Description}); diff != "" {
 		t.Error(diff)
 	}
 	var out bytes.Buffer
