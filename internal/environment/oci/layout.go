@@ -3,6 +3,8 @@ package oci
 import (
 	"archive/tar"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io"
 	"io/fs"
@@ -48,8 +50,15 @@ func Load(ctx context.Context, folder, dir string, space func(int64) error, repo
 	if err != nil {
 		return nil, "", unreadable(err)
 	}
-	found, name, err := pick(index, 0)
+	found, name, err := pick(folder, index, 0)
 	if err != nil {
+		return nil, "", err
+	}
+	manifest, err := found.Manifest()
+	if err != nil {
+		return nil, "", unreadable(err)
+	}
+	if err := checkBlob(folder, manifest.Config); err != nil {
 		return nil, "", err
 	}
 	failed := func(err error, _ string) error { return unreadable(err) }
@@ -125,8 +134,30 @@ func checkFiles(folder string) error {
 	})
 }
 
+// checkBlob compares a blob with its descriptor. The library reads manifests and configurations as
+// they are, without a limit.
+func checkBlob(folder string, d v1.Descriptor) error {
+	if d.Digest.Algorithm != "sha256" {
+		return fault.Newf(fault.Unsupported, "digests of %s are not supported", d.Digest.Algorithm)
+	}
+	file, err := os.Open(filepath.Join(folder, "blobs", "sha256", d.Digest.Hex))
+	if err != nil {
+		return unreadable(err)
+	}
+	defer file.Close()
+	hash := sha256.New()
+	n, err := io.Copy(hash, io.LimitReader(file, maxConfig+1))
+	if err != nil {
+		return unreadable(err)
+	}
+	if n > maxConfig || n != d.Size || hex.EncodeToString(hash.Sum(nil)) != d.Digest.Hex {
+		return fault.New(fault.Corrupt, "read OCI layout", d.Digest.String(), "the blob does not have its size or digest, or it has more than %d MiB", maxConfig>>20)
+	}
+	return nil
+}
+
 // pick returns the first image for this architecture, and its name.
-func pick(index v1.ImageIndex, depth int) (v1.Image, string, error) {
+func pick(folder string, index v1.ImageIndex, depth int) (v1.Image, string, error) {
 	manifest, err := index.IndexManifest()
 	if err != nil {
 		return nil, "", unreadable(err)
@@ -141,14 +172,20 @@ func pick(index v1.ImageIndex, depth int) (v1.Image, string, error) {
 		name := d.Annotations[refName]
 		switch d.MediaType {
 		case types.OCIManifestSchema1, types.DockerManifestSchema2:
+			if err := checkBlob(folder, d); err != nil {
+				return nil, "", err
+			}
 			img, err := index.Image(d.Digest)
 			return img, name, unreadableOrNil(err)
 		case types.OCIImageIndex, types.DockerManifestList:
+			if err := checkBlob(folder, d); err != nil {
+				return nil, "", err
+			}
 			inner, err := index.ImageIndex(d.Digest)
 			if err != nil {
 				return nil, "", unreadable(err)
 			}
-			if img, below, err := pick(inner, depth+1); err == nil {
+			if img, below, err := pick(folder, inner, depth+1); err == nil {
 				if name == "" {
 					name = below
 				}
