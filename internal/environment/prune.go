@@ -143,9 +143,7 @@ func (p *pruner) name(ctx context.Context, record Environment) (reason string, e
 	}
 	defer content.Release()
 	image, reason, err := p.lockUnused(ctx, record.Digest)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	} else if err != nil || reason != "" {
+	if err != nil || reason != "" {
 		return reason, err
 	}
 	defer image.Release()
@@ -161,8 +159,7 @@ func (p *pruner) name(ctx context.Context, record Environment) (reason string, e
 	if err != nil {
 		return "", err
 	}
-	if !named {
-		dir := s.contentDir(record.Digest)
+	if dir := s.contentDir(record.Digest); !named && exists(dir) {
 		removed.FreedBytes = allocated(dir)
 		if err := p.discard(dir); err != nil {
 			return "", err
@@ -172,12 +169,13 @@ func (p *pruner) name(ctx context.Context, record Environment) (reason string, e
 	return "", nil
 }
 
-// lockUnused locks an image that can be removed, or returns the reason to keep the image.
+// lockUnused locks an image that can be removed, or returns the reason to keep the image. If the
+// image is missing, the lock is nil.
 func (p *pruner) lockUnused(ctx context.Context, digest string) (lock *flock.Lock, reason string, err error) {
 	lock, err = p.try(filepath.Join(p.store.contentDir(digest), lockFile))
 	if errors.Is(err, flock.ErrHeld) {
 		reason = keptForMachine
-	} else if err != nil {
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, "", err
 	}
 	// The records are read after the image was locked, because the creator of a workspace locks the

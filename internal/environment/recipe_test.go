@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -164,6 +165,24 @@ func TestPruneLayers(t *testing.T) {
 	}
 	if _, known := l.Step(key); known {
 		t.Error("the result of the step was kept")
+	}
+}
+
+// TestPruneLostImage checks that Prune removes an environment whose image is missing.
+func TestPruneLostImage(t *testing.T) {
+	s := testStore(t.TempDir())
+	env := makeTool(t, s, "tool:1", "lost")
+	if err := os.RemoveAll(s.contentDir(env.Digest)); err != nil {
+		t.Fatal(err)
+	}
+	for _, dry := range []bool{true, false} {
+		done, err := s.Prune(t.Context(), PruneOptions{All: true, DryRun: dry})
+		if err != nil || !slices.ContainsFunc(done.Removed, func(r Removed) bool { return r.Name == env.Name }) {
+			t.Errorf("dry run %v: %+v, %v", dry, done, err)
+		}
+	}
+	if _, err := s.Inspect(t.Context(), "tool:1"); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("it is still there: %v", err)
 	}
 }
 
