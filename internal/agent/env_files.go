@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"net/http"
 	"os"
 	"path"
@@ -101,7 +102,9 @@ func (s *Server) entryPath(op, name string) (string, error) {
 	if err := volume.CheckPath(name); err != nil {
 		return "", invalid(err.Error())
 	}
-	if name = path.Clean(name); name == "/" || name == Workspace {
+	name = path.Clean(name)
+	_, err := s.env.Volume()
+	if name == "/" || name == Workspace && !errors.Is(err, ErrNoVolume) {
 		return "", invalid("the root and the workspace can't be removed or renamed; change their content instead")
 	}
 	name = path.Clean(s.env.Path(name))

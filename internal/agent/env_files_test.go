@@ -97,9 +97,37 @@ func TestPathsThroughFilesAndLinks(t *testing.T) {
 	}
 }
 
+// mounted is an environment with a volume.
+type mounted struct{ ExecEnv }
+
+func (mounted) Volume() (*volume.Volume, error) { return nil, nil }
+
+// TestWorkspaceWithoutVolume removes and renames the workspace of a machine that has no volume.
+func TestWorkspaceWithoutVolume(t *testing.T) {
+	w := newWorld(t)
+	root := openRoot(t, w.dir)
+	made := filepath.Join(w.dir, Workspace)
+	if err := os.Mkdir(made, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, names := range [][2]string{{Workspace, "/aside"}, {"/aside", Workspace}} {
+		q := url.Values{"path": {names[0]}, "to": {names[1]}}
+		if err := w.rename(root, nil, httptest.NewRequest(http.MethodPut, "/?"+q.Encode(), nil)); err != nil {
+			t.Errorf("rename %s: %v", names[0], err)
+		}
+	}
+	if err := w.remove(root, Workspace); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(made); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("leftover: %v", err)
+	}
+}
+
 // TestRenameCalls checks the statuses of renames, and that they never leave the root.
 func TestRenameCalls(t *testing.T) {
 	w := newWorld(t)
+	w.env = mounted{w.env}
 	call := func(method, from, to string) int {
 		rec := httptest.NewRecorder()
 		req := httptest.NewRequest(method, renamePath+"?"+url.Values{"path": {from}, "to": {to}}.Encode(), nil)
