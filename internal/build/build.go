@@ -116,6 +116,9 @@ func (b *builder) run(ctx context.Context) (environment.Environment, error) {
 		return environment.Environment{}, err
 	}
 	needed := b.file.needed(target)
+	if err := b.checkArgs(ctx, needed); err != nil {
+		return environment.Environment{}, err
+	}
 	for i, s := range b.file.stages {
 		if needed[i] && i <= target {
 			b.steps += 1 + len(s.Commands)
@@ -125,7 +128,7 @@ func (b *builder) run(ctx context.Context) (environment.Environment, error) {
 		if !needed[i] {
 			continue
 		}
-		if err := b.buildStage(ctx, i); err != nil {
+		if _, err := b.builtStage(ctx, i); err != nil {
 			return environment.Environment{}, err
 		}
 	}
@@ -134,9 +137,6 @@ func (b *builder) run(ctx context.Context) (environment.Environment, error) {
 
 // prepare expands the names of bases, and opens the layers.
 func (b *builder) prepare(ctx context.Context) (err error) {
-	if err := b.file.checkArgs(b.Args); err != nil {
-		return err
-	}
 	if b.global, err = b.file.globalScope(b.Args); err != nil {
 		return err
 	}
@@ -209,6 +209,16 @@ func (b *builder) ready(ctx context.Context, s *stage) (*guest, error) {
 	return s.guest, b.update(ctx, s.guest, s.state)
 }
 
+// builtStage returns a stage. It builds the stage first if nothing has needed it before.
+func (b *builder) builtStage(ctx context.Context, i int) (*state, error) {
+	if b.stages[i] == nil {
+		if err := b.buildStage(ctx, i); err != nil {
+			return nil, err
+		}
+	}
+	return b.stages[i].state, nil
+}
+
 // buildStage runs all instructions of a stage.
 func (b *builder) buildStage(ctx context.Context, i int) error {
 	from := b.file.stages[i]
@@ -224,10 +234,11 @@ func (b *builder) buildStage(ctx context.Context, i int) error {
 		return report.failed(invalidAt(err, from.Location))
 	}
 	report.done(false)
-	triggers, err := b.triggers(s.state)
+	triggers, err := parseTriggers(s.state.config.OnBuild)
 	if err != nil {
 		return invalidAt(err, from.Location)
 	}
+	s.state.config.OnBuild = nil
 	b.steps += len(triggers)
 	for _, c := range append(triggers, from.Commands...) {
 		if err := b.instruction(ctx, s, c); err != nil {

@@ -4,16 +4,29 @@ import (
 	"archive/tar"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"go.uber.org/goleak"
 
 	"github.com/pyro-mcp/pyro/internal/dirs"
 	"github.com/pyro-mcp/pyro/internal/environment"
+	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
@@ -105,8 +118,8 @@ func TestCacheOfOneBuild(t *testing.T) {
 		defer base.Close()
 		st := &stage{state: b.first(base)}
 		defer st.state.close()
-		for i, name := range []string{"one", "two"} {
-			known, err := b.layer(t.Context(), st, st.state.after("run", name), func(context.Context) (string, error) {
+		for i, step := range []string{"one", "two"} {
+			known, err := b.layer(t.Context(), st, st.state.after("run", step), func(context.Context) (string, error) {
 				if results[i] == "" {
 					return "", errors.New("it failed")
 				}
@@ -130,5 +143,89 @@ func TestCacheOfOneBuild(t *testing.T) {
 	}
 	if cached[1] || mixed[1] == first[1] {
 		t.Error("the second step of the first build is used after the first step of another one")
+	}
+}
+
+// TestTriggers builds from a stage and an image whose triggers need a stage and an argument.
+func TestTriggers(t *testing.T) {
+	b := testBuilder(t, `FROM scratch
+ONBUILD ARG WHO=nobody
+ONBUILD COPY <<END /who
+$WHO
+END
+ONBUILD COPY --from=extra /made /copied
+`)
+	built(t, b)
+	b.reset(t, "FROM scratch AS below\nCOPY <<END /made\nmade\nEND\nFROM below AS extra\nFROM built:1\n")
+	b.Name, b.Args = "index.docker.io/library/built:2", map[string]string{"WHO": "me"}
+	if got, want := strings.Join(built(t, b), ""), "copied made\nwho me\n"; got != want {
+		t.Errorf("%q, not %q", got, want)
+	}
+	b.reset(t, "FROM built:1\n")
+	b.Args = map[string]string{"WHOM": "me"}
+	if _, err := b.run(t.Context()); fault.KindOf(err) != fault.Invalid {
+		t.Errorf("an argument that nothing declares: %v", err)
+	}
+	b.reset(t, "FROM scratch AS base\nONBUILD ARG WHO\nFROM base\n")
+	b.Args = map[string]string{"WHO": "me"}
+	if _, err := b.run(t.Context()); err != nil {
+		t.Errorf("an argument of a trigger in the Dockerfile: %v", err)
+	}
+}
+
+// TestLayersOfTheBaseCount checks the limit for layers of an environment over several builds.
+func TestLayersOfTheBaseCount(t *testing.T) {
+	many := func(from, n int) string {
+		var text strings.Builder
+		for i := range n {
+			fmt.Fprintf(&text, "COPY <<E /%d\n%d\nE\n", from+i, i)
+		}
+		return text.String()
+	}
+	const half = environment.MaxLayers/2 + 1
+	b := testBuilder(t, "FROM scratch\n"+many(0, half))
+	built(t, b)
+	b.reset(t, "FROM built:1\n"+many(half, half))
+	b.Name = "index.docker.io/library/built:2"
+	if _, err := b.run(t.Context()); fault.KindOf(err) != fault.Exhausted {
+		t.Errorf("%d layers: %v", 2*half, err)
+	}
+}
+
+// TestPulledConfiguration builds from an image of a registry, which has triggers, a shell and labels.
+func TestPulledConfiguration(t *testing.T) {
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	defer remote.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	file, err := empty.Image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = file.DeepCopy()
+	file.OS, file.Architecture = "linux", runtime.GOARCH
+	file.Config = v1.Config{Env: []string{defaultPath}, Shell: []string{"/bin/ash", "-c"}, Labels: map[string]string{"a": "b"}, OnBuild: []string{"COPY x /triggered", "LABEL c=d"}}
+	image, err := mutate.ConfigFile(empty.Image, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reference := strings.TrimPrefix(server.URL, "http://") + "/tool:1"
+	ref, err := name.ParseReference(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(ref, image); err != nil {
+		t.Fatal(err)
+	}
+	b := testBuilder(t, "FROM "+reference+"\nCMD run\n", "x", "X")
+	if got := strings.Join(built(t, b), ""); got != "triggered X" {
+		t.Errorf("the trigger made %q", got)
+	}
+	_, recipe, err := b.manager.Environments.Recipe(b.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := v1.Config{Env: []string{defaultPath}, Shell: file.Config.Shell, Labels: map[string]string{"a": "b", "c": "d"}, Cmd: []string{"/bin/ash", "-c", "run"}}
+	if diff := cmp.Diff(want, recipe.Config); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -93,11 +94,7 @@ func unsupported(format string, args ...any) *fault.Error {
 
 // find returns the index of a stage by its name or number.
 func (d *dockerfile) find(name string) (int, bool) {
-	if i, ok := instructions.HasStage(d.stages, name); ok {
-		return i, true
-	}
-	n, err := strconv.Atoi(name)
-	return n, err == nil && n >= 0 && n < len(d.stages)
+	return d.earlier(name, len(d.stages))
 }
 
 // target returns the index of the stage to build. An empty name means the last stage.
@@ -115,8 +112,13 @@ func (d *dockerfile) target(name string) (int, error) {
 // earlier returns the index of the stage with the given name, and whether this stage comes before
 // stage i.
 func (d *dockerfile) earlier(name string, i int) (int, bool) {
-	n, ok := d.find(name)
-	return n, ok && n < i
+	for n, s := range slices.Backward(d.stages[:i]) { // as in BuildKit, the last stage of that name
+		if strings.EqualFold(s.Name, name) && name != "" {
+			return n, true
+		}
+	}
+	n, err := strconv.Atoi(name)
+	return n, err == nil && n >= 0 && n < i
 }
 
 // needed returns which stages the target depends on. The bases of the stages are already expanded.

@@ -57,6 +57,22 @@ COPY --from=image /y /y
 	}
 }
 
+// TestStagesOfOneName checks that the last of several stages with a name counts.
+func TestStagesOfOneName(t *testing.T) {
+	d, err := parse([]byte("FROM a AS base\nFROM base AS x\nFROM b AS base\nFROM Base\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range map[int]int{1: 0, 3: 2} {
+		if n, ok := d.earlier("base", i); !ok || n != want {
+			t.Errorf("from stage %d: %d, %v", i, n, ok)
+		}
+	}
+	if n, err := d.target("base"); err != nil || n != 2 {
+		t.Errorf("target: %d, %v", n, err)
+	}
+}
+
 func TestArguments(t *testing.T) {
 	d, err := parse([]byte("ARG A=1\nARG B=x$A\nARG C\nFROM a:$B\nARG D\n"))
 	if err != nil {
@@ -71,10 +87,10 @@ func TestArguments(t *testing.T) {
 			t.Errorf("%s is %q, not %q", name, got, want)
 		}
 	}
-	if err := d.checkArgs(map[string]string{"D": "", "http_proxy": ""}); err != nil {
+	if err := d.checkArgs(map[string]string{"D": "", "http_proxy": ""}, nil); err != nil {
 		t.Error(err)
 	}
-	if err := d.checkArgs(map[string]string{"E": ""}); fault.KindOf(err) != fault.Invalid {
+	if err := d.checkArgs(map[string]string{"E": ""}, nil); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("an argument that is not declared: %v", err)
 	}
 }

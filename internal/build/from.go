@@ -18,7 +18,11 @@ func (b *builder) from(ctx context.Context, i int, from instructions.Stage) (*st
 		return nil, err
 	}
 	if n, ok := b.file.earlier(from.BaseName, i); ok {
-		s := b.stages[n].state.fork()
+		below, err := b.builtStage(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		s := below.fork()
 		base, err := b.manager.Environments.UseDigest(ctx, s.base.Digest, s.base.Name, b.Progress)
 		if err != nil {
 			return nil, err
@@ -45,7 +49,7 @@ func (b *builder) from(ctx context.Context, i int, from instructions.Stage) (*st
 		base.Close()
 		return nil, err
 	}
-	s.config = *recipe.Config.DeepCopy()
+	s.config, s.below = *recipe.Config.DeepCopy(), len(recipe.Layers)
 	if _, known := variables(s.config.Env).Get("PATH"); !known {
 		s.config.Env = append(s.config.Env, defaultPath) // so that steps can extend it
 	}
@@ -75,10 +79,10 @@ func (b *builder) checkPlatform(from instructions.Stage) error {
 	return unsupported("FROM --platform=%s on %s", name, here)
 }
 
-// triggers returns the ONBUILD instructions of a base, which run at the start of a stage.
-func (b *builder) triggers(s *state) ([]instructions.Command, error) {
+// parseTriggers returns the instructions of ONBUILD, which run at the start of a stage.
+func parseTriggers(lines []string) ([]instructions.Command, error) {
 	var all []instructions.Command
-	for _, line := range s.config.OnBuild {
+	for _, line := range lines {
 		read, err := parser.Parse(strings.NewReader(line))
 		if err != nil {
 			return nil, err
@@ -91,8 +95,31 @@ func (b *builder) triggers(s *state) ([]instructions.Command, error) {
 			all = append(all, c)
 		}
 	}
-	s.config.OnBuild = nil
 	return all, nil
+}
+
+// checkArgs returns an error if an argument has a value that no ARG declares. Only if the Dockerfile
+// itself does not declare an argument, checkArgs pulls the bases of needed stages, because a trigger
+// of a base can declare it.
+func (b *builder) checkArgs(ctx context.Context, needed []bool) error {
+	if b.file.checkArgs(b.Args, nil) == nil {
+		return nil
+	}
+	var triggers []string
+	for i, from := range b.file.stages {
+		if _, stage := b.file.earlier(from.BaseName, i); stage || !needed[i] || from.BaseName == "scratch" {
+			continue
+		}
+		base, err := b.manager.Environments.Use(ctx, from.BaseName, b.Progress)
+		if err != nil {
+			return invalidAt(err, from.Location)
+		}
+		base.Close()
+		if _, recipe, err := b.manager.Environments.Recipe(from.BaseName); err == nil {
+			triggers = append(triggers, recipe.Config.OnBuild...)
+		}
+	}
+	return b.file.checkArgs(b.Args, triggers)
 }
 
 // sourceOf returns the files that a step of a stage copies. An empty name means the build context.
@@ -101,7 +128,11 @@ func (b *builder) sourceOf(ctx context.Context, s *stage, name string) (*source,
 		return b.context, nil
 	}
 	if n, ok := b.file.earlier(name, s.index); ok {
-		tree, err := b.stages[n].state.top(ctx, b.layers)
+		below, err := b.builtStage(ctx, n) // only a trigger of an image can need a stage that is not built
+		if err != nil {
+			return nil, err
+		}
+		tree, err := below.top(ctx, b.layers)
 		return &source{tree: tree, owned: true}, err
 	}
 	if n, ok := b.file.find(name); ok {

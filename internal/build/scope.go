@@ -91,9 +91,9 @@ func (d *dockerfile) word(scope variables) instructions.SingleWordExpander {
 	}
 }
 
-// checkArgs returns an error if an argument has a value that no ARG declares. A misspelled name
-// would otherwise go unnoticed.
-func (d *dockerfile) checkArgs(given map[string]string) error {
+// checkArgs returns an error if an argument has a value that no ARG declares, neither in the
+// Dockerfile nor in the triggers of its bases. A misspelled name would otherwise go unnoticed.
+func (d *dockerfile) checkArgs(given map[string]string, triggers []string) error {
 	declared := platform()
 	for _, name := range proxies {
 		declared[name] = ""
@@ -108,9 +108,18 @@ func (d *dockerfile) checkArgs(given map[string]string) error {
 	}
 	for _, s := range d.stages {
 		for _, c := range s.Commands {
-			if arg, ok := c.(*instructions.ArgCommand); ok {
-				note(arg)
+			switch c := c.(type) {
+			case *instructions.ArgCommand:
+				note(c)
+			case *instructions.OnbuildCommand:
+				triggers = append(triggers, c.Expression)
 			}
+		}
+	}
+	commands, _ := parseTriggers(triggers) // the stage that runs a malformed trigger reports it
+	for _, c := range commands {
+		if arg, ok := c.(*instructions.ArgCommand); ok {
+			note(arg)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {

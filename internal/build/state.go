@@ -17,6 +17,7 @@ import (
 type state struct {
 	base   *environment.ImageRef
 	layers []string // digests, lowest first
+	below  int      // number of layers of the base itself
 	config v1.Config
 	hasCmd bool      // this stage has a CMD, which a later ENTRYPOINT keeps
 	args   variables // the arguments of this stage

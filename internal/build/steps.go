@@ -254,7 +254,7 @@ func (b *builder) layer(ctx context.Context, st *stage, key string, produce func
 		return false, err
 	}
 	st.state.add(key, layer)
-	if len(st.state.layers) > environment.MaxLayers {
+	if st.state.below+len(st.state.layers) > environment.MaxLayers {
 		return false, fault.Newf(fault.Exhausted, "an environment can have at most %d layers", environment.MaxLayers)
 	}
 	if _, err := st.state.top(ctx, b.layers); err != nil { // keep only layers that can be read
