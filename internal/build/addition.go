@@ -32,6 +32,7 @@ type added struct {
 type addition struct {
 	lower   view.Tree
 	entries map[string]*added // by path
+	parents owner             // of new folders above new entries
 }
 
 func newAddition(lower view.Tree) *addition {
@@ -71,15 +72,15 @@ func (a *addition) destination(name, workdir string) (destination, error) {
 	return destination{at, folder}, nil
 }
 
-// folder adds a folder. An existing folder keeps its owner and its mode.
-func (a *addition) folder(name string, e *added) error {
+// folder adds a folder. If keep is true, an existing folder keeps its owner and its mode.
+func (a *addition) folder(name string, e *added, keep bool) error {
 	switch info, err := a.lower.Lstat(name); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return err
 	case !info.IsDir():
 		return fault.Newf(fault.Precondition, "/%s is a file, and a folder can't replace it", name)
-	default:
+	case keep:
 		return a.above(name)
 	}
 	if err := a.above(path.Dir(name)); err != nil {
@@ -120,7 +121,7 @@ func (a *addition) above(name string) error {
 	}
 	info, err := a.lower.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		a.entries[name] = &added{header: tar.Header{Typeflag: tar.TypeDir, Mode: 0o755, ModTime: epoch}}
+		a.entries[name] = &added{header: tar.Header{Typeflag: tar.TypeDir, Mode: 0o755, Uid: a.parents.uid, Gid: a.parents.gid, ModTime: epoch}}
 		return nil
 	}
 	if err != nil {

@@ -2,8 +2,13 @@ package build
 
 import (
 	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/bzip2"
+	"compress/gzip"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"path"
 	"strconv"
@@ -11,9 +16,9 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/klauspost/compress/zstd"
 	"github.com/moby/patternmatcher"
+	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/disk/view"
 	"github.com/pyro-mcp/pyro/internal/fault"
@@ -40,6 +45,9 @@ func (c *copying) collect(ctx context.Context, lower view.Tree, workdir string) 
 	who, err := c.owner(lower)
 	if err != nil {
 		return nil, err
+	}
+	if who != nil {
+		a.parents = *who
 	}
 	mode, err := c.mode()
 	if err != nil {
@@ -107,8 +115,12 @@ func (c *copying) add(ctx context.Context, a *addition, name string, into destin
 	} else if err != nil {
 		return err
 	}
-	if c.archives && info.Mode().IsRegular() && isArchive(name) {
-		return unsupported("ADD of an archive: COPY it, and unpack it with RUN tar")
+	if c.archives && info.Mode().IsRegular() {
+		if is, err := isArchive(c.from.tree, at); err != nil {
+			return err
+		} else if is {
+			return unsupported("ADD of an archive: COPY it, and unpack it with RUN tar")
+		}
 	}
 	exclude, err := patternmatcher.New(c.excluded)
 	if err != nil {
@@ -116,33 +128,56 @@ func (c *copying) add(ctx context.Context, a *addition, name string, into destin
 	}
 	own := path.Base(name) // even if it is a link
 	return c.from.walk(ctx, at, func(name, relative string, info fs.FileInfo) error {
-		if relative != "." && len(c.excluded) > 0 {
-			if skip, err := exclude.MatchesOrParentMatches(relative); err != nil || skip {
+		target, excludable := path.Join(into.path, relative), relative
+		if relative == "." && !info.IsDir() {
+			target, excludable = into.file(own), own
+		}
+		if excludable != "." && len(c.excluded) > 0 {
+			if skip, err := exclude.MatchesOrParentMatches(excludable); err != nil || skip {
 				return err
 			}
-		}
-		target := path.Join(into.path, relative)
-		if relative == "." && !info.IsDir() {
-			target = into.file(own)
 		}
 		e, err := c.entry(name, info, who, mode)
 		if err != nil || e == nil {
 			return err
 		}
 		if info.IsDir() {
-			return a.folder(target, e)
+			return a.folder(target, e, relative == ".")
 		}
 		return a.file(target, e)
 	})
 }
 
-func isArchive(name string) bool {
-	for _, suffix := range []string{".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst"} {
-		if strings.HasSuffix(name, suffix) {
-			return true
-		}
+// isArchive reports whether ADD would unpack a file. As in Docker, the content decides, not the name.
+// It treats all files that xz has compressed as archives.
+func isArchive(tree view.Tree, name string) (bool, error) {
+	f, err := tree.Open(name)
+	if err != nil {
+		return false, err
 	}
-	return false
+	defer f.Close()
+	in := bufio.NewReader(f)
+	start, _ := in.Peek(6) // a file can be shorter
+	var unpacked io.Reader = in
+	switch {
+	case bytes.HasPrefix(start, []byte("\xfd7zXZ\x00")):
+		return true, nil
+	case bytes.HasPrefix(start, []byte("BZh")):
+		unpacked = bzip2.NewReader(in)
+	case bytes.HasPrefix(start, []byte{0x1f, 0x8b}):
+		if unpacked, err = gzip.NewReader(in); err != nil {
+			return false, nil
+		}
+	case bytes.HasPrefix(start, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		decoder, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20))
+		if err != nil {
+			return false, nil
+		}
+		defer decoder.Close()
+		unpacked = decoder
+	}
+	_, err = tar.NewReader(unpacked).Next()
+	return err == nil, nil
 }
 
 // entry describes a file of the source. It returns nil for a socket.

@@ -1,10 +1,14 @@
 package build
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -144,7 +148,20 @@ func TestCopy(t *testing.T) {
 }
 
 func TestCopyRefuses(t *testing.T) {
-	from := source{tree: folder(t, "a", "A", "dir/x", "X", "loop", "-> loop", "out", "-> ../../etc/passwd", "x.tar.gz", "")}
+	zipped := func(text string) string {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		io.WriteString(w, text)
+		w.Close()
+		return b.String()
+	}
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	if err := errors.Join(w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "d/"}), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	archive := b.String()
+	from := source{tree: folder(t, "a", "A", "dir/x", "X", "loop", "-> loop", "out", "-> ../../etc/passwd", "x.tar.gz", "no archive", "x", archive, "x.txt", zipped(archive), "x.gz", zipped("text"))}
 	lower := folder(t, "file", "F", "dir/", "", "dir/x/", "")
 	for name, c := range map[string]struct {
 		copying
@@ -160,7 +177,10 @@ func TestCopyRefuses(t *testing.T) {
 		"out of the context":      {copying{paths: []string{"out"}, to: "/"}, fault.NotFound},
 		"an unknown user":         {copying{paths: []string{"a"}, to: "/", chown: "nobody"}, fault.NotFound},
 		"a mode":                  {copying{paths: []string{"a"}, to: "/", chmod: "u+x"}, fault.Unsupported},
-		"an archive":              {copying{paths: []string{"x.tar.gz"}, to: "/", archives: true}, fault.Unsupported},
+		"an archive":              {copying{paths: []string{"x"}, to: "/", archives: true}, fault.Unsupported},
+		"a compressed archive":    {copying{paths: []string{"x.txt"}, to: "/", archives: true}, fault.Unsupported},
+		"the name of an archive":  {copying{paths: []string{"x.tar.gz"}, to: "/new", archives: true}, ""},
+		"a compressed file":       {copying{paths: []string{"x.gz"}, to: "/new", archives: true}, ""},
 	} {
 		c.from = from
 		if _, err := copied(t, c.copying, lower, "/"); fault.KindOf(err) != c.kind {
@@ -199,6 +219,48 @@ func TestCopyHash(t *testing.T) {
 	}
 }
 
+// TestCopyOwners checks the owners and modes of folders that exist, and of folders that are new.
+func TestCopyOwners(t *testing.T) {
+	lower := folder(t, "old/sub/", "", "old/other", "O")
+	from := folder(t, "sub/x", "X")
+	for name, c := range map[string]struct {
+		to   string
+		want []string
+	}{
+		"existing": {"/old/", []string{". 0:0 lowered", "old 0:0 lowered", "old/sub 5:6 700", "old/sub/x 5:6 700"}},
+		"new":      {"/new/deep/", []string{". 0:0 lowered", "new 5:6 755", "new/deep 5:6 700", "new/deep/sub 5:6 700", "new/deep/sub/x 5:6 700"}},
+	} {
+		copying := copying{from: source{tree: from}, paths: []string{"."}, to: c.to, chown: "5:6", chmod: "700"}
+		a, err := copying.collect(t.Context(), lower, "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, name := range slices.Sorted(maps.Keys(a.entries)) {
+			h := a.entries[name].header
+			if a.entries[name].lowered {
+				got = append(got, name+" 0:0 lowered")
+				continue
+			}
+			got = append(got, fmt.Sprintf("%s %d:%d %o", name, h.Uid, h.Gid, h.Mode))
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+func TestExcludedFiles(t *testing.T) {
+	from := source{tree: folder(t, "home.txt", "1", "home.md", "2", "home.go", "3", "dir/a.txt", "4", "dir/a.go", "5")}
+	tree, err := copied(t, copying{from: from, paths: []string{"hom*", "dir"}, to: "/mydir/", excluded: []string{"*.txt", "*.md"}}, folder(t), "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"mydir/a.go 5", "mydir/home.go 3"}, listed(t, tree)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestCopyOfChangedFile checks that a layer is not stored under the hash of other content.
 func TestCopyOfChangedFile(t *testing.T) {
 	dir := t.TempDir()
@@ -227,10 +289,10 @@ func TestCopyOfChangedFile(t *testing.T) {
 }
 
 func TestOwner(t *testing.T) {
-	tree := folder(t, "etc/passwd", "root:x:0:0::/:\napp:x:5:6::/:\n", "etc/group", "root:x:0:\nstaff:x:50:\napp:x:7:\n")
+	tree := folder(t, "etc/passwd", "root:x:0:0::/:\nbad:x:5:none::/:\napp:x:5:6::/:\n", "etc/group", "root:x:0:\nstaff:x:50:\napp:x:7:\n")
 	for text, want := range map[string]string{
-		"app": "5:7", "app:staff": "5:50", "5": "5:5", "5:8": "5:8", "app:9": "5:9", ":staff": "0:50", "app:": "5:0",
-		"none": "", "app:none": "", "-1": "", "4294967296": "",
+		"app": "5:6", "app:staff": "5:50", "5": "5:5", "5:8": "5:8", "app:9": "5:9", ":staff": "0:50", "app:": "5:0",
+		"none": "", "bad": "", "app:none": "", "-1": "", "4294967296": "",
 	} {
 		got, err := ownerOf(tree, text)
 		if text := fmt.Sprintf("%d:%d", got.uid, got.gid); want == "" && err == nil || want != "" && (err != nil || text != want) {
