@@ -190,9 +190,9 @@ func (h *Handler) cookie(r *http.Request, value string, expires time.Time) *http
 }
 
 // sameSandbox reports whether a request comes from the preview itself or from another port of the
-// sandbox. Browsers add cookies also to requests that a hostile sandbox sends. A request without an
-// Origin can come from any page if it opens a page that is not in a frame, or if linked is true: its
-// address contains a link, so it needs no cookie.
+// sandbox. Browsers add cookies also to requests that a hostile sandbox sends. Two kinds of
+// requests without an Origin can come from any page. One kind opens a page that is not in a frame.
+// The other needs no cookie, because its address contains a link: linked is true.
 func sameSandbox(r *http.Request, p Port, domains []string, linked bool) bool {
 	sender := r.Header.Get("Origin")
 	if sender == "" {

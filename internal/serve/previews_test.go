@@ -346,8 +346,8 @@ func TestPreviewLinks(t *testing.T) {
 	}
 }
 
-// TestPreviewHidesLinks checks that no page of a guest sees the token of a link, even if the browser
-// does not need the link.
+// TestPreviewHidesLinks checks that no page of a guest sees the token of a link, even if the
+// browser does not need the link.
 func TestPreviewHidesLinks(t *testing.T) {
 	p := newPreviewed(t)
 	one := "/v1/sandboxes/" + p.id + "/ports/8000"
