@@ -123,14 +123,16 @@ func (d *Driver) find(ctx context.Context, p parts, report progress.Func) (verdi
 }
 
 // race boots the kernel with emulation and with KVM, if there is KVM, at the same time. It stores
-// both verdicts and returns the one for this driver. The parameter work is a folder for temporary
-// files.
+// both verdicts and returns the one for this driver. If a probe failed for a reason that might be
+// gone soon, there is no verdict, and race returns the error. The parameter work is a folder for
+// temporary files.
 func (d *Driver) race(ctx context.Context, p parts, work string) (verdict, error) {
 	version, err := p.binary.Version(ctx)
 	if err != nil {
 		return verdict{}, err
 	}
 	tsc := measureTSC()
+	caller := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, fmt.Errorf("it booted no kernel within %s", probeTimeout))
 	defer cancel()
 	accels := []machine.Isolation{machine.TCG}
@@ -140,6 +142,7 @@ func (d *Driver) race(ctx context.Context, p parts, work string) (verdict, error
 	type result struct {
 		accel machine.Isolation
 		v     verdict
+		err   error // why there is no verdict
 	}
 	results := make(chan result)
 	kvm, stopKVM := context.WithCancelCause(ctx)
@@ -152,18 +155,24 @@ func (d *Driver) race(ctx context.Context, p parts, work string) (verdict, error
 			}
 			began := time.Now()
 			v := verdict{QEMUVersion: version, TSCKHz: tsc}
-			if err := d.probe(in, p, accel, tsc, work); err != nil {
-				v.Reason = err.Error()
-			} else {
+			refusal, err := d.probe(in, p, accel, tsc, work)
+			switch {
+			case refusal != nil:
+				v.Reason, err = refusal.Error(), context.Cause(caller)
+			case err == nil:
 				v.Works, v.BootMillis = true, time.Since(began).Milliseconds()
 			}
 			v.At = time.Now().UTC()
-			results <- result{accel, v}
+			results <- result{accel, v, err}
 		}()
 	}
-	verdicts := map[machine.Isolation]verdict{}
+	verdicts, failed := map[machine.Isolation]verdict{}, map[machine.Isolation]error{}
 	for range accels {
 		r := <-results
+		if r.err != nil {
+			failed[r.accel] = r.err
+			continue
+		}
 		verdicts[r.accel] = r.v
 		if r.accel == machine.TCG && r.v.Works {
 			late := fmt.Errorf("it booted no kernel, but emulation, which is slower, booted one in %.1f s", float64(r.v.BootMillis)/1000)
@@ -178,11 +187,13 @@ func (d *Driver) race(ctx context.Context, p parts, work string) (verdict, error
 			return verdict{}, err
 		}
 	}
-	return verdicts[d.cfg.Isolation], nil
+	return verdicts[d.cfg.Isolation], failed[d.cfg.Isolation]
 }
 
-// probe boots the kernel and waits for the line that the guest's first program prints.
-func (d *Driver) probe(ctx context.Context, p parts, accel machine.Isolation, tscKHz int, dir string) error {
+// probe boots the kernel and waits for the line that the guest's first program prints. If QEMU ran
+// and booted no kernel, refusal says why. If the host lacked memory or disk space, or QEMU was
+// killed, another probe might succeed. Then probe returns err.
+func (d *Driver) probe(ctx context.Context, p parts, accel machine.Isolation, tscKHz int, dir string) (refusal, err error) {
 	var f opener
 	defer f.close()
 	const memMiB = 256
@@ -193,7 +204,7 @@ func (d *Driver) probe(ctx context.Context, p parts, accel machine.Isolation, ts
 	kernel := f.open(p.kernel.Path, os.O_RDONLY)
 	initramfs := f.open(p.initramfs.Path, os.O_RDONLY)
 	if f.err != nil {
-		return f.err
+		return nil, f.err
 	}
 	in, err := start(accel, p.binary.Path, "probe-"+string(accel), dir, func(w *wiring) []string {
 		args := shape(accel, 1, memMiB, false)
@@ -202,17 +213,20 @@ func (d *Driver) probe(ctx context.Context, p parts, accel machine.Isolation, ts
 		return append(args, boot(w.add(kernel), w.add(initramfs), kernelLine(accel, tscKHz, false)+probeLine)...)
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer in.Close()
 	select {
 	case <-in.done:
 		if strings.Contains(in.console.String(), probeReady) {
-			return nil
+			return nil, nil
 		}
-		return in.Err()
+		if in.process.Signal() != 0 {
+			return nil, in.Err()
+		}
+		return in.Err(), nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return context.Cause(ctx), nil
 	}
 }
 
@@ -232,7 +246,8 @@ func (d *Driver) readVerdict(p parts, accel machine.Isolation) (verdict, bool) {
 	if v.TSCKHz == 0 && runtime.GOARCH == "amd64" {
 		return verdict{}, false
 	}
-	return v, v.Works || time.Since(v.At) < refusalLife
+	age := time.Since(v.At) // negative if the host's clock was set back
+	return v, v.Works || age >= 0 && age < refusalLife
 }
 
 func (d *Driver) writeVerdict(p parts, accel machine.Isolation, v verdict) error {
