@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -26,12 +27,43 @@ const (
 	uidRange = 0x1_0000
 )
 
+// In a container with few user IDs, such as 0 to 65535, the range above does not exist. Machines
+// then run with user IDs from this range, or with the ID nobody.
+const (
+	firstLowUID = 0x8000
+	lowUIDRange = 0x6000
+	nobody      = 65534
+)
+
 // User returns the user and group ID for a machine's program if pyro is root. The result depends on
-// the machine's ID.
+// the machine's ID, and on the IDs that exist in pyro's user namespace.
 func User(id string) int {
+	uids, _ := os.ReadFile("/proc/self/uid_map")
+	gids, _ := os.ReadFile("/proc/self/gid_map")
+	return userIn(id, string(uids), string(gids))
+}
+
+func userIn(id, uids, gids string) int {
 	h := fnv.New32a()
 	h.Write([]byte(id))
-	return firstUID + int(h.Sum32()%uidRange)
+	for _, user := range []int{firstUID + int(h.Sum32()%uidRange), firstLowUID + int(h.Sum32()%lowUIDRange)} {
+		if exists(user, uids) && exists(user, gids) {
+			return user
+		}
+	}
+	return nobody
+}
+
+// exists reports whether an ID exists in a user namespace with the given ID map of the kernel. The
+// ID exists if the map is unknown.
+func exists(id int, idMap string) bool {
+	for line := range strings.Lines(idMap) {
+		var first, outside, n int
+		if fmt.Sscan(line, &first, &outside, &n); first <= id && id < first+n {
+			return true
+		}
+	}
+	return idMap == ""
 }
 
 // stderrSize is the number of bytes of standard error that a Process stores.
