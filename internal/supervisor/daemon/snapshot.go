@@ -189,8 +189,8 @@ func (d *daemon) copyPaused(ctx context.Context, disks storage.Folder, s *storag
 		return err
 	}
 	if pauser, ok := d.machine.Machine().(machine.Pauser); ok {
-		if err := pauser.Pause(ctx); err != nil {
-			return err
+		if err := pauser.Pause(ctx); err != nil { // the machine might be paused nevertheless
+			return errors.Join(err, d.unpause(ctx))
 		}
 		defer func() { err = errors.Join(err, d.unpause(ctx)) }()
 	}

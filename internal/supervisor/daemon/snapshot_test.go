@@ -1,12 +1,16 @@
 package daemon
 
 import (
+	"context"
+	"errors"
 	"reflect"
 	"testing"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/guest"
+	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/machine/host"
+	"github.com/pyro-mcp/pyro/internal/storage"
 	"github.com/pyro-mcp/pyro/internal/supervisor"
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
@@ -15,13 +19,19 @@ import (
 // process.
 func (h *home) inProcess(t *testing.T) *daemon {
 	t.Helper()
+	return h.inProcessUnder(t, func(d machine.Driver) machine.Driver { return d })
+}
+
+// inProcessUnder is like inProcess, with a driver that changes the machine.
+func (h *home) inProcessUnder(t *testing.T, change func(machine.Driver) machine.Driver) *daemon {
+	t.Helper()
 	d := newDaemon("test", h.config)
 	t.Cleanup(func() { d.store.Close() })
 	d.disks = h.config.Workspace.Disks
 	program, err := guest.Find()
 	check(t, err)
 	d.machine, err = supervisor.Start(t.Context(), supervisor.Config{
-		Dirs: h.config.Dirs, Driver: host.New(host.Config{Dirs: h.config.Dirs, Guest: program}), VCPUs: 1, MemMiB: 128,
+		Dirs: h.config.Dirs, Driver: change(host.New(host.Config{Dirs: h.config.Dirs, Guest: program})), VCPUs: 1, MemMiB: 128,
 		Persistent: &supervisor.Persistent{
 			ID: h.config.Workspace.ID, Folder: h.folder.Machine(), Storage: h.disks().Machine(d.disks), Started: d.recordProcesses,
 		},
@@ -86,5 +96,46 @@ func TestSnapshotAfterPause(t *testing.T) {
 	check(t, err)
 	if !reflect.DeepEqual(w.Disks, paused) {
 		t.Errorf("its disks are %+v, and were %+v", w.Disks, paused)
+	}
+}
+
+// latePauser is a driver whose machines pause, but too late. They report whether they were resumed.
+type latePauser struct {
+	machine.Driver
+	resumed chan struct{}
+}
+
+type lateMachine struct {
+	machine.Machine
+	latePauser
+}
+
+func (p latePauser) Start(ctx context.Context, spec machine.Spec) (machine.Machine, error) {
+	m, err := p.Driver.Start(ctx, spec)
+	return lateMachine{m, p}, err
+}
+
+func (lateMachine) Pause(context.Context) error { return errLate }
+
+func (m lateMachine) Resume(context.Context) error {
+	close(m.resumed)
+	return nil
+}
+
+var errLate = errors.New("too late")
+
+// TestFailedPauseIsUndone checks that a snapshot resumes the machine after a failed pause, because
+// the machine might be paused nevertheless.
+func TestFailedPauseIsUndone(t *testing.T) {
+	t.Parallel()
+	h, resumed := newHome(t, nil), make(chan struct{})
+	d := h.inProcessUnder(t, func(d machine.Driver) machine.Driver { return latePauser{d, resumed} })
+	if err := d.copyPaused(t.Context(), d.disksFolder(), &storage.Snapshot{}, false); !errors.Is(err, errLate) {
+		t.Errorf("got %v", err)
+	}
+	select {
+	case <-resumed:
+	default:
+		t.Error("its machine stays paused")
 	}
 }
