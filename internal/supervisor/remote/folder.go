@@ -144,7 +144,7 @@ func (f Folder) WriteProcesses(pids []int) error {
 	var text strings.Builder
 	for _, pid := range pids {
 		if started, ok := startTime(pid); ok {
-			fmt.Fprintln(&text, pid, started)
+			fmt.Fprintln(&text, pid, started, bootID())
 		}
 	}
 	return os.WriteFile(f.path(processesFile), []byte(text.String()), 0o600)
@@ -158,14 +158,24 @@ func (f Folder) processes() (alive []int) {
 	}
 	for line := range strings.Lines(string(text)) {
 		var pid int
-		var started string
-		if n, _ := fmt.Sscan(line, &pid, &started); n == 2 {
+		var started, boot string
+		if n, _ := fmt.Sscan(line, &pid, &started, &boot); n == 2 || n == 3 && boot == bootID() { // older versions did not write the boot
 			if now, ok := startTime(pid); ok && now == started {
 				alive = append(alive, pid)
 			}
 		}
 	}
 	return alive
+}
+
+// bootID identifies this boot of the host. After another boot, any process can have the same PID and
+// start time.
+func bootID() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(id))
 }
 
 // startTime returns the start time of a process in clock ticks. With the start time, a later

@@ -183,3 +183,25 @@ func TestAwaitingProcesses(t *testing.T) {
 	<-ended
 	check(t, f.AwaitEnd(t.Context()))
 }
+
+// TestProcessesOfOtherBoot checks that a process with the PID and the start time of a machine's
+// process is not mistaken for it after a reboot.
+func TestProcessesOfOtherBoot(t *testing.T) {
+	f := Folder(t.TempDir())
+	check(t, f.WriteProcesses([]int{os.Getpid()}))
+	path := filepath.Join(string(f), processesFile)
+	written, err := os.ReadFile(path)
+	check(t, err)
+	if alive := f.processes(); len(alive) != 1 {
+		t.Errorf("this boot: %v", alive)
+	}
+	fields := strings.Fields(string(written))
+	check(t, os.WriteFile(path, []byte(strings.Join(fields[:2], " ")+"\n"), 0o600))
+	if alive := f.processes(); len(alive) != 1 {
+		t.Errorf("the record of an older version: %v", alive)
+	}
+	check(t, os.WriteFile(path, []byte(strings.Join(fields[:2], " ")+" 00000000-0000-4000-8000-000000000000\n"), 0o600))
+	if alive := f.processes(); alive != nil {
+		t.Errorf("another boot: %v", alive)
+	}
+}
