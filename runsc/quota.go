@@ -74,6 +74,9 @@ const (
 	mostBytes = 1<<31 - usedBlock
 	// maxSubmitted is the maximum number of requests in one io_submit that are checked.
 	maxSubmitted = 1 << 16
+	// maxTaken is the maximum size of a reservation, a PiB. No volume has so much space, and the
+	// reservations of all tasks of a machine can't overflow the counter.
+	maxTaken = 1 << 50
 )
 
 // limited wraps the system call fn. It reduces the number of bytes to the free space.
@@ -140,6 +143,9 @@ func volumeFile(t *kernel.Task, fd int32) *vfs.FileDescription {
 
 // take reserves up to wanted bytes of the free space, and returns how many bytes it has reserved.
 func (q *quota) take(ctx context.Context, file *vfs.FileDescription, wanted int64) (int64, error) {
+	if wanted > maxTaken {
+		return 0, linuxerr.ENOSPC
+	}
 	if left := q.left.Add(-wanted); left >= 0 {
 		return wanted, nil
 	}
