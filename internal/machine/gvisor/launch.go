@@ -117,9 +117,7 @@ func (s *sandbox) begin(d *Driver, h Helper, spec machine.Spec, files *inheritan
 		return err
 	}
 	s.process, err = s.run(spec.ID, inherited)
-	// In some containers a seccomp filter denies clone3, which pyro needs to start a process in a
-	// cgroup.
-	if errors.Is(err, syscall.ENOSYS) && s.group != nil {
+	if s.group != nil && withoutGroups(err) {
 		s.group.Close()
 		s.group, s.unlimited = nil, fmt.Errorf("a process can't be started in a cgroup: %w", err)
 		s.process, err = s.run(spec.ID, inherited)
@@ -135,6 +133,13 @@ func (s *sandbox) begin(d *Driver, h Helper, spec machine.Spec, files *inheritan
 		return refused(err)
 	}
 	return nil
+}
+
+// withoutGroups reports whether the host can't start processes in a cgroup. For this, pyro needs
+// clone3. In some containers a seccomp filter denies it with ENOSYS. Linux before 5.7 has clone3
+// without this feature, and answers E2BIG or EINVAL.
+func withoutGroups(err error) bool {
+	return errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.E2BIG) || errors.Is(err, syscall.EINVAL)
 }
 
 // run starts the sentry.

@@ -232,10 +232,14 @@ func (f Folder) await(ctx context.Context, enough func() bool) error {
 
 // awaitProcess waits until a process of the machine has ended.
 func (f Folder) awaitProcess(ctx context.Context, pid int) error {
-	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	fd, err := unix.PidfdOpen(pid, 0) // Linux before 5.10 does not have the flag PIDFD_NONBLOCK
 	if err != nil {
+		if slices.Contains(f.processes(), pid) {
+			return os.NewSyscallError("pidfd_open", err)
+		}
 		return nil // it has ended
 	}
+	unix.SetNonblock(fd, true)
 	process := os.NewFile(uintptr(fd), "pidfd")
 	defer process.Close()
 	if !slices.Contains(f.processes(), pid) {
