@@ -75,7 +75,8 @@ COPY src/ src/
 RUN echo "made for $WHO" >out && cat src/* >>out && rm -r /usr/share/doc/bash
 RUN --mount=type=secret,id=token --mount=type=secret,id=other,env=OTHER sha256sum </run/secrets/token >sum && test "$OTHER" = variable
 RUN --mount=type=bind,source=src,target=/usr/share/doc/base-files ls /usr/share/doc/base-files >bound; sleep 1000 &
-RUN --mount=type=cache,target=/var/cache/apt echo one >>/var/cache/apt/count && cp /var/cache/apt/count counted
+RUN --mount=type=cache,target=/var/cache/apt --mount=type=tmpfs,target=/t --mount=type=cache,target=/workspace,uid=5,mode=0700 \
+    test "$(stat -c %a:%u /t /workspace | xargs)" = "1777:0 700:5" && echo one >>/var/cache/apt/count && cp /var/cache/apt/count counted
 
 FROM $BASE AS unused
 RUN exit 1
