@@ -6,8 +6,8 @@ import (
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 )
 
-// TestHugeReservation checks that a huge reservation fails before it changes the counter. Several of
-// them at the same time would make the counter positive.
+// TestHugeReservation checks that a huge reservation fails before it changes the counter. Several
+// of them at the same time would make the counter positive.
 func TestHugeReservation(t *testing.T) {
 	var q quota
 	q.left.Store(1 << 30)

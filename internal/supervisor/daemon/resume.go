@@ -100,8 +100,8 @@ func (r *resuming) finish(ctx context.Context) error {
 	return nil
 }
 
-// thawSaved resumes the programs of the saved machine, at most for resumePatience. Until it returns,
-// the starter holds the lifecycle lock, so nobody can stop or delete the workspace.
+// thawSaved resumes the programs of the saved machine, at most for resumePatience. Until it
+// returns, the starter holds the lifecycle lock, so nobody can stop or delete the workspace.
 func (d *daemon) thawSaved(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, resumePatience,
 		fault.Newf(fault.Unavailable, "the saved machine does not continue within %s", resumePatience))

@@ -168,8 +168,8 @@ func (f Folder) processes() (alive []int) {
 	return alive
 }
 
-// bootID identifies this boot of the host. After another boot, any process can have the same PID and
-// start time.
+// bootID identifies this boot of the host. After another boot, any process can have the same PID
+// and start time.
 func bootID() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
