@@ -192,7 +192,7 @@ func TestLayersOfTheBaseCount(t *testing.T) {
 	}
 }
 
-// TestPulledConfiguration builds from an image of a registry, which has triggers, a shell and labels.
+// TestPulledConfiguration builds from a pulled image that has triggers, a shell and labels.
 func TestPulledConfiguration(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()

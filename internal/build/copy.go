@@ -148,8 +148,8 @@ func (c *copying) add(ctx context.Context, a *addition, name string, into destin
 	})
 }
 
-// isArchive reports whether ADD would unpack a file. As in Docker, the content decides, not the name.
-// It treats all files that xz has compressed as archives.
+// isArchive reports whether ADD would unpack a file. As in Docker, the content decides, not the
+// name. It treats all files that xz has compressed as archives.
 func isArchive(tree view.Tree, name string) (bool, error) {
 	f, err := tree.Open(name)
 	if err != nil {

@@ -98,9 +98,9 @@ func parseTriggers(lines []string) ([]instructions.Command, error) {
 	return all, nil
 }
 
-// checkArgs returns an error if an argument has a value that no ARG declares. Only if the Dockerfile
-// itself does not declare an argument, checkArgs pulls the bases of needed stages, because a trigger
-// of a base can declare it.
+// checkArgs returns an error if an argument has a value that no ARG declares. If the Dockerfile
+// itself does not declare an argument, a trigger of a base can. Only then, checkArgs pulls the
+// bases of needed stages.
 func (b *builder) checkArgs(ctx context.Context, needed []bool) error {
 	if b.file.checkArgs(b.Args, nil) == nil {
 		return nil

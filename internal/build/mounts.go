@@ -24,9 +24,9 @@ type mount struct {
 	// empty.
 	put    func(ctx context.Context, g *guest) error
 	keep   func(ctx context.Context, g *guest) error // stores the content after a successful step; can be nil
-	env    string                                    // a variable for the step instead of a file
-	folder *tar.Header                               // owner and mode of a folder at the target; nil if the target is no such folder
-	hash   string                                    // of the content, if the result of the step depends on it
+	env    string                                    // A variable for the step instead of a file.
+	folder *tar.Header                               // Owner and mode of the folder at the target. Nil for other mounts.
+	hash   string                                    // Of the content of a bind mount.
 }
 
 // aside is appended to the name of an entry that a mount hides.

@@ -17,11 +17,11 @@ import (
 type state struct {
 	base   *environment.ImageRef
 	layers []string // digests, lowest first
-	below  int      // number of layers of the base itself
+	below  int      // number of layers of the base
 	config v1.Config
 	hasCmd bool      // this stage has a CMD, which a later ENTRYPOINT keeps
 	args   variables // the arguments of this stage
-	key    string    // hash of the files, and of everything on which the next step depends
+	key    string    // hash of everything on which the next step depends
 
 	trees []*environment.Tree // trees[i] includes i layers; made on demand
 }

@@ -116,8 +116,8 @@ func TestPullFromRegistry(t *testing.T) {
 	}
 }
 
-// checkConfig checks that builds from an environment, and its exports, have the configuration of the
-// served image.
+// checkConfig checks that builds from an environment, and its exports, have the configuration of
+// the served image.
 func checkConfig(t *testing.T, s *Store, name string) {
 	t.Helper()
 	_, recipe, err := s.Recipe(name)

@@ -218,7 +218,7 @@ func longLinks(t *testing.T) []byte {
 
 // TestFlattenMemory checks that many files in a deep folder need no memory for their paths.
 func TestFlattenMemory(t *testing.T) {
-	const files = 10_000
+	const files = 2000
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	name := strings.TrimSuffix(strings.Repeat(strings.Repeat("d", 199)+"/", 20), "/")
@@ -246,9 +246,10 @@ func TestFlattenMemory(t *testing.T) {
 		t.Errorf("%d files need %d MiB", files, used>>20)
 	}
 	seen := 0
-	reader, writer := io.Pipe()
-	go func() { writer.CloseWithError((&Image{layers: paths, flat: flat}).WriteTar(t.Context(), writer)) }()
-	for r := tar.NewReader(reader); ; seen++ {
+	if err := (&Image{layers: paths, flat: flat}).WriteTar(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+	for r := tar.NewReader(&b); ; seen++ {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			break
