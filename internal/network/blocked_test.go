@@ -81,6 +81,7 @@ func TestGuestThatStopsReading(t *testing.T) {
 			t.Fatalf("%s waits for the machine", what)
 		}
 	}
+	returns("Connections", func() { g.network.Connections() })
 	returns("SetPolicy", func() { g.network.SetPolicy(egress.Off()) })
 	returns("the end of the connections", func() {
 		for range connections {

@@ -1,8 +1,11 @@
 package network
 
 import (
+	"errors"
 	"net"
+	"os"
 	"sync"
+	"time"
 
 	"gvisor.dev/gvisor/pkg/buffer"
 	"gvisor.dev/gvisor/pkg/tcpip"
@@ -66,11 +69,21 @@ func (l *link) WritePackets(all stack.PacketBufferList) (int, tcpip.Error) {
 			}
 			n += copy(l.frame[n:], part)
 		}
-		if _, err := l.conn.Write(l.frame[:n]); err != nil {
+		if _, err := l.conn.Write(l.frame[:n]); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return i, &tcpip.ErrClosedForSend{}
 		}
 	}
 	return all.Len(), nil
+}
+
+// unreadTimeout is how long dropUnread lets the stack wait for the machine.
+const unreadTimeout = time.Second
+
+// dropUnread lets the stack drop frames that the machine does not read. A paused machine reads
+// nothing, and a write that waits for it locks a connection of the stack. The caller must call end.
+func (l *link) dropUnread() (end func()) {
+	l.conn.SetWriteDeadline(time.Now().Add(unreadTimeout))
+	return func() { l.conn.SetWriteDeadline(time.Time{}) }
 }
 
 // write sends a frame that was built outside the stack.

@@ -17,6 +17,7 @@ type Connection struct {
 
 // Connections returns the open TCP connections.
 func (s *Stack) Connections() (all []Connection) {
+	defer s.link.dropUnread()()
 	for _, e := range s.stack.RegisteredEndpoints() {
 		one, ok := e.(tcpip.Endpoint)
 		if !ok {

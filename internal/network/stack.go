@@ -284,9 +284,10 @@ func (s *Stack) Close() error {
 	for _, end := range s.held.close() {
 		end()
 	}
-	s.link.conn.SetWriteDeadline(time.Now().Add(resetTimeout))
-	s.abortEndpoints() // while the machine can still receive the resets
-	s.link.Close()     // unblocks writes if the machine does not read
+	unblock := time.AfterFunc(resetTimeout, s.link.Close) // if the machine does not read
+	s.abortEndpoints()                                    // while the machine can still receive the resets
+	unblock.Stop()
+	s.link.Close()
 	s.abort()
 	s.link.Wait() // must precede stack.Close, because that holds a lock while it waits for the reader, and the last frame might need the lock
 	if s.stack != nil {
