@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
@@ -75,11 +76,15 @@ func askForSecret(ctx context.Context, info session.Info) (secret.Value, error) 
 		}
 		return secret.New(strings.TrimRight(line, "\r\n")), err
 	}
-	fmt.Fprintf(os.Stderr, "Secret for %s of %s, which runs %s: ", info.ID, orDash(info.Owner), oneLine(info.Command))
 	state, err := term.GetState(in)
 	if err != nil {
 		return secret.Value{}, err
 	}
+	defer term.Restore(in, state)
+	if err := noEcho(in); err != nil { // before the question, because the answer can follow at once
+		return secret.Value{}, err
+	}
+	fmt.Fprintf(os.Stderr, "Secret for %s of %s, which runs %s: ", info.ID, orDash(info.Owner), oneLine(info.Command))
 	type line struct {
 		text []byte
 		err  error
@@ -95,6 +100,16 @@ func askForSecret(ctx context.Context, info session.Info) (secret.Value, error) 
 		return secret.New(string(l.text)), l.err
 	case <-ctx.Done(): // the goroutine continues to read until the process ends
 		fmt.Fprintln(os.Stderr)
-		return secret.Value{}, errors.Join(fault.Newf(fault.Canceled, "%w", context.Cause(ctx)), term.Restore(in, state))
+		return secret.Value{}, fault.Newf(fault.Canceled, "%w", context.Cause(ctx))
 	}
+}
+
+// noEcho makes a terminal not show what the user types.
+func noEcho(fd int) error {
+	settings, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	if err != nil {
+		return err
+	}
+	settings.Lflag &^= unix.ECHO
+	return unix.IoctlSetTermios(fd, unix.TCSETS, settings)
 }
