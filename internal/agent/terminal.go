@@ -57,7 +57,9 @@ func members(session int) (all []member) {
 			continue
 		}
 		_, rest, _ := strings.Cut(string(stat[max(0, bytes.LastIndexByte(stat, ')')):]), " ")
-		fields := strings.Fields(rest) // field 3 and later of proc_pid_stat(5): state, ppid, pgrp, session, …, utime, stime, …, starttime
+		// Field 3 and later of proc_pid_stat(5): state, ppid, pgrp, session, …, utime, stime,
+		// …, starttime.
+		fields := strings.Fields(rest)
 		if len(fields) < 20 || fields[3] != strconv.Itoa(session) {
 			continue
 		}

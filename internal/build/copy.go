@@ -5,7 +5,6 @@ import (
 	"bufio"
 	"bytes"
 	"compress/bzip2"
-	"compress/gzip"
 	"context"
 	"errors"
 	"io"
@@ -16,11 +15,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
 	"github.com/moby/patternmatcher"
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/disk/view"
+	"github.com/pyro-mcp/pyro/internal/environment/oci"
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
@@ -158,24 +157,18 @@ func isArchive(tree view.Tree, name string) (bool, error) {
 	defer f.Close()
 	in := bufio.NewReader(f)
 	start, _ := in.Peek(6) // a file can be shorter
-	var unpacked io.Reader = in
-	switch {
-	case bytes.HasPrefix(start, []byte("\xfd7zXZ\x00")):
+	if bytes.HasPrefix(start, []byte("\xfd7zXZ\x00")) {
 		return true, nil
-	case bytes.HasPrefix(start, []byte("BZh")):
-		unpacked = bzip2.NewReader(in)
-	case bytes.HasPrefix(start, []byte{0x1f, 0x8b}):
-		if unpacked, err = gzip.NewReader(in); err != nil {
-			return false, nil
-		}
-	case bytes.HasPrefix(start, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		decoder, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20))
-		if err != nil {
-			return false, nil
-		}
-		defer decoder.Close()
-		unpacked = decoder
 	}
+	var packed io.Reader = in
+	if bytes.HasPrefix(start, []byte("BZh")) {
+		packed = bzip2.NewReader(in)
+	}
+	unpacked, err := oci.Unpack(packed)
+	if err != nil {
+		return false, nil
+	}
+	defer unpacked.Close()
 	_, err = tar.NewReader(unpacked).Next()
 	return err == nil, nil
 }

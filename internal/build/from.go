@@ -128,7 +128,8 @@ func (b *builder) sourceOf(ctx context.Context, s *stage, name string) (*source,
 		return b.context, nil
 	}
 	if n, ok := b.file.earlier(name, s.index); ok {
-		below, err := b.builtStage(ctx, n) // only a trigger of an image can need a stage that is not built
+		// Only a trigger of an image can need a stage that is not built.
+		below, err := b.builtStage(ctx, n)
 		if err != nil {
 			return nil, err
 		}

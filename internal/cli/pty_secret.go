@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/pty"
 	"github.com/pyro-mcp/pyro/internal/secret"
 	"github.com/pyro-mcp/pyro/internal/session"
 )
@@ -81,7 +82,7 @@ func askForSecret(ctx context.Context, info session.Info) (secret.Value, error) 
 		return secret.Value{}, err
 	}
 	defer term.Restore(in, state)
-	if err := noEcho(in); err != nil { // before the question, because the answer can follow at once
+	if err := noEcho(os.Stdin); err != nil { // before the question, because the answer can follow at once
 		return secret.Value{}, err
 	}
 	fmt.Fprintf(os.Stderr, "Secret for %s of %s, which runs %s: ", info.ID, orDash(info.Owner), oneLine(info.Command))
@@ -105,11 +106,11 @@ func askForSecret(ctx context.Context, info session.Info) (secret.Value, error) 
 }
 
 // noEcho makes a terminal not show what the user types.
-func noEcho(fd int) error {
-	settings, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+func noEcho(terminal *os.File) error {
+	settings, err := pty.Settings(terminal)
 	if err != nil {
 		return err
 	}
 	settings.Lflag &^= unix.ECHO
-	return unix.IoctlSetTermios(fd, unix.TCSETS, settings)
+	return unix.IoctlSetTermios(int(terminal.Fd()), unix.TCSETS, settings)
 }

@@ -8,10 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"gvisor.dev/gvisor/pkg/tcpip"
-	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
-	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
-
 	"github.com/pyro-mcp/pyro/internal/network/egress"
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
@@ -35,11 +31,7 @@ func TestGuestThatStopsReading(t *testing.T) {
 		flood(c)
 		ended <- struct{}{}
 	})
-	l, err := gonet.ListenTCP(g.stack, tcpip.FullAddress{NIC: 1, Port: 8080}, ipv4.ProtocolNumber)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	l := g.listen(8080)
 	port, err := g.network.Publish(0, 8080)
 	if err != nil {
 		t.Fatal(err)

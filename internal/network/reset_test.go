@@ -10,10 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"gvisor.dev/gvisor/pkg/tcpip"
-	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
-	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
-
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
@@ -25,11 +21,7 @@ func TestResetConnections(t *testing.T) {
 	six := "[2606:2800:220:1::1]:443"
 	g.serveTCP(example+":80", wait)
 	g.serveTCP(six, wait)
-	l, err := gonet.ListenTCP(g.stack, tcpip.FullAddress{NIC: 1, Port: 8080}, ipv4.ProtocolNumber)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	l := g.listen(8080)
 	port, err := g.network.Publish(0, 8080)
 	if err != nil {
 		t.Fatal(err)

@@ -7,10 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"gvisor.dev/gvisor/pkg/tcpip"
-	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
-	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
-
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
@@ -24,11 +20,7 @@ func TestAnswerBeforeEndOfUpload(t *testing.T) {
 		c.Write(make([]byte, size))
 	}
 	g.serveTCP(example+":80", func(c *net.TCPConn) { serve(c) })
-	l, err := gonet.ListenTCP(g.stack, tcpip.FullAddress{NIC: 1, Port: 8080}, ipv4.ProtocolNumber)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	l := g.listen(8080)
 	go func() {
 		for {
 			c, err := l.Accept()

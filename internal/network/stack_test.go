@@ -277,6 +277,17 @@ func (g *guest) connected(to string) *gonet.TCPConn {
 	return c
 }
 
+// listen accepts connections to a port of the machine until the test ends.
+func (g *guest) listen(port uint16) *gonet.TCPListener {
+	g.t.Helper()
+	l, err := gonet.ListenTCP(g.stack, tcpip.FullAddress{NIC: 1, Port: port}, ipv4.ProtocolNumber)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() { l.Close() })
+	return l
+}
+
 // said waits for a record that contains all the given texts.
 func (g *guest) said(parts ...string) Record {
 	g.t.Helper()
@@ -514,11 +525,7 @@ func TestAllowList(t *testing.T) {
 
 func TestPublish(t *testing.T) {
 	g := newGuest(t, nil, nil, nil)
-	l, err := gonet.ListenTCP(g.stack, tcpip.FullAddress{NIC: 1, Port: 8080}, ipv4.ProtocolNumber)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	l := g.listen(8080)
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -592,11 +599,7 @@ func TestPublish(t *testing.T) {
 // published port until the port is closed. The memory in use must stay limited.
 func TestServiceThatNeverReads(t *testing.T) {
 	g := newGuest(t, nil, nil, nil)
-	l, err := gonet.ListenTCP(g.stack, tcpip.FullAddress{NIC: 1, Port: 8080}, ipv4.ProtocolNumber)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	l := g.listen(8080)
 	accepted := make(chan net.Conn, 1)
 	go func() {
 		if c, err := l.Accept(); err == nil {

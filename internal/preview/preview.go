@@ -88,7 +88,8 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, p Port) {
 	}
 	pass := h.pass(r)
 	v, err := h.Control.Visit(r.Context(), p.ID, p.Number, pass)
-	linked := !v.LinkEnds.IsZero() && r.URL.Query().Has(linkParameter)
+	hasLink := r.URL.Query().Has(linkParameter)
+	linked := hasLink && !v.LinkEnds.IsZero()
 	if err == nil && !v.Anonymous && pass.Key.Reveal() == "" && !sameSandbox(r, p, h.Domains, linked) {
 		stranger, failed := h.Control.Visit(r.Context(), p.ID, p.Number, control.PreviewPass{Address: pass.Address})
 		if failed != nil {
@@ -107,7 +108,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, p Port) {
 	if linked {
 		http.SetCookie(w, h.cookie(r, linkKind+pass.Link.Reveal(), v.LinkEnds))
 	}
-	if r.URL.Query().Has(linkParameter) && isNavigation(r) { // scripts of a page can read its address
+	if hasLink && isNavigation(r) { // scripts of a page can read its address
 		clean := url.URL{Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: withoutLink(r.URL.RawQuery)}
 		redirect(w, local(clean.String()))
 		return

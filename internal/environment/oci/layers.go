@@ -106,7 +106,7 @@ func eachInLayer(ctx context.Context, path string, left *int64, visit func(*tar.
 		return err
 	}
 	defer file.Close()
-	unpacked, err := unpack(file)
+	unpacked, err := Unpack(file)
 	if err != nil {
 		return &fault.Error{Op: "unpack layer", Kind: fault.Corrupt, Err: err}
 	}
@@ -158,9 +158,10 @@ func tooLarge() error {
 // limit of zstd.
 const maxWindow = 128 << 20
 
-// unpack decompresses a layer. Like other implementations, it detects the format from the first
-// bytes, because media types are unreliable.
-func unpack(file io.Reader) (io.ReadCloser, error) {
+// Unpack decompresses a layer, or another file that is packed with gzip or zstd. Other files stay
+// unchanged. Like other implementations, Unpack detects the format from the first bytes, because
+// media types are unreliable. The caller must close the result.
+func Unpack(file io.Reader) (io.ReadCloser, error) {
 	in := bufio.NewReaderSize(file, 64<<10)
 	magic, err := in.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {

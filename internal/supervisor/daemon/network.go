@@ -109,7 +109,6 @@ func (v *service) publish(ports []store.Port) error {
 	return nil
 }
 
-// setPorts sets the published ports. The caller holds v.mu.
 // errUnpublishable returns the error for a machine that can't publish ports. Its hint changes the
 // policy, and starts a machine that has a network.
 func errUnpublishable(id string, policy string, networked bool) error {
@@ -125,6 +124,7 @@ func errUnpublishable(id string, policy string, networked bool) error {
 	}
 }
 
+// setPorts sets the published ports. The caller holds v.mu.
 func (v *service) setPorts(ports []*network.Port) {
 	v.ports, v.record.Spec.Ports = ports, nil
 	for _, p := range ports {

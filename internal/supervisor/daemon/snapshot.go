@@ -189,10 +189,10 @@ func (d *daemon) copyPaused(ctx context.Context, disks storage.Folder, s *storag
 		return err
 	}
 	if pauser, ok := d.machine.Machine().(machine.Pauser); ok {
-		if err := pauser.Pause(ctx); err != nil { // the machine might be paused nevertheless
-			return errors.Join(err, d.unpause(ctx))
+		defer func() { err = errors.Join(err, d.unpause(ctx)) }() // even after an error, the machine might be paused
+		if err := pauser.Pause(ctx); err != nil {
+			return err
 		}
-		defer func() { err = errors.Join(err, d.unpause(ctx)) }()
 	}
 	return disks.Take(ctx, *s)
 }

@@ -142,9 +142,10 @@ func (f Folder) Alive() bool {
 // writes to the disks.
 func (f Folder) WriteProcesses(pids []int) error {
 	var text strings.Builder
+	boot := bootID()
 	for _, pid := range pids {
 		if started, ok := startTime(pid); ok {
-			fmt.Fprintln(&text, pid, started, bootID())
+			fmt.Fprintln(&text, pid, started, boot)
 		}
 	}
 	return os.WriteFile(f.path(processesFile), []byte(text.String()), 0o600)
@@ -156,10 +157,12 @@ func (f Folder) processes() (alive []int) {
 	if err != nil {
 		return nil
 	}
+	thisBoot := bootID()
 	for line := range strings.Lines(string(text)) {
 		var pid int
 		var started, boot string
-		if n, _ := fmt.Sscan(line, &pid, &started, &boot); n == 2 || n == 3 && boot == bootID() { // older versions did not write the boot
+		// Older versions did not write the boot.
+		if n, _ := fmt.Sscan(line, &pid, &started, &boot); n == 2 || n == 3 && boot == thisBoot {
 			if now, ok := startTime(pid); ok && now == started {
 				alive = append(alive, pid)
 			}
