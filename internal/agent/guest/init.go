@@ -61,7 +61,10 @@ func Init() {
 	if err := bootAndReap(); err != nil {
 		fmt.Fprintf(os.Stderr, "pyro-init: %v\n", err)
 	}
-	time.Sleep(50 * time.Millisecond) // lets the console print the error before the power is off
+	// The console prints the error before the power is off. If the timer is wrong, a sleep might
+	// never end.
+	for began := time.Now(); time.Since(began) < 50*time.Millisecond; {
+	}
 	unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
 	select {}
 }
@@ -77,6 +80,13 @@ func bootAndReap() error {
 	if slices.Contains(parameters, probeParameter) {
 		fmt.Println(ProbeReady)
 		return nil
+	}
+	// A kernel without a list has no errors either.
+	if list, err := os.ReadFile(timerList); err == nil {
+		if err := checkTimer(string(list)); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", TimerWrong, err)
+			return nil
+		}
 	}
 	if err := loadModules(modulesList); err != nil {
 		return err

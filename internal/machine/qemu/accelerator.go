@@ -36,8 +36,8 @@ const (
 	// KVM. So when emulation has booted the kernel, KVM gets only kvmGrace more.
 	probeTimeout = time.Minute
 	kvmGrace     = 2 * time.Second
-	// refusalLife is how long a negative verdict is valid. After that a user might have loaded a
-	// module or moved the machine.
+	// refusalLife is how long a negative verdict is valid. A live migration can change what a host
+	// can do, and deviceState does not notice that.
 	refusalLife = 24 * time.Hour
 )
 
@@ -48,6 +48,7 @@ type verdict struct {
 	QEMUVersion string    `json:"qemu_version"`
 	TSCKHz      int       `json:"tsc_khz,omitempty"` // frequency of the host's time stamp counter
 	BootMillis  int64     `json:"boot_ms,omitempty"`
+	Device      string    `json:"device"` // deviceState during the probe
 	At          time.Time `json:"at"`
 }
 
@@ -77,7 +78,7 @@ func (d *Driver) prove(ctx context.Context, report progress.Func) (verdict, erro
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.verdict == nil {
+	if d.verdict == nil || !d.verdict.Works { // a refusal can expire
 		v, ok := d.readVerdict(p, d.cfg.Isolation)
 		if !ok {
 			if v, err = d.find(ctx, p, report); err != nil {
@@ -154,7 +155,7 @@ func (d *Driver) race(ctx context.Context, p parts, work string) (verdict, error
 				in = kvm
 			}
 			began := time.Now()
-			v := verdict{QEMUVersion: version, TSCKHz: tsc}
+			v := verdict{QEMUVersion: version, TSCKHz: tsc, Device: deviceState()}
 			refusal, err := d.probe(in, p, accel, tsc, work)
 			switch {
 			case refusal != nil:
@@ -247,7 +248,16 @@ func (d *Driver) readVerdict(p parts, accel machine.Isolation) (verdict, bool) {
 		return verdict{}, false
 	}
 	age := time.Since(v.At) // negative if the host's clock was set back
-	return v, v.Works || age >= 0 && age < refusalLife
+	return v, v.Works || age >= 0 && age < refusalLife && v.Device == deviceState()
+}
+
+// deviceState identifies this boot of the host and its /dev/kvm. It changes when a user reboots the
+// host or loads the module of KVM again, for example after a change of its options.
+func deviceState() string {
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	var kvm unix.Stat_t
+	unix.Stat(kvmDevice, &kvm) // all zero if there is no device
+	return fmt.Sprintf("%s %d %d.%09d", strings.TrimSpace(string(boot)), kvm.Ino, kvm.Ctim.Sec, kvm.Ctim.Nsec)
 }
 
 func (d *Driver) writeVerdict(p parts, accel machine.Isolation, v verdict) error {

@@ -65,19 +65,37 @@ func TestRefusalsThatAreStored(t *testing.T) {
 	}
 }
 
-// TestRefusalOfFuture checks that a refusal is not believed for longer after the host's clock was
-// set back.
-func TestRefusalOfFuture(t *testing.T) {
+// TestRefusalExpires checks that a refusal is valid for at most a day, even if the host's clock was
+// set back. It ends earlier if the host makes its device again.
+func TestRefusalExpires(t *testing.T) {
+	device := filepath.Join(t.TempDir(), "kvm")
+	if err := os.WriteFile(device, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	real := kvmDevice
+	kvmDevice = device
+	t.Cleanup(func() { kvmDevice = real })
 	d := New(Config{Isolation: machine.TCG, Dirs: dirs.Dirs{Cache: t.TempDir()}})
 	if err := os.MkdirAll(filepath.Dir(d.verdictPath(parts{}, machine.TCG)), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for age, valid := range map[time.Duration]bool{time.Hour: true, refusalLife + time.Hour: false, -time.Hour: false} {
-		if err := d.writeVerdict(parts{}, machine.TCG, verdict{TSCKHz: 1, At: time.Now().Add(-age)}); err != nil {
+		if err := d.writeVerdict(parts{}, machine.TCG, verdict{TSCKHz: 1, Device: deviceState(), At: time.Now().Add(-age)}); err != nil {
 			t.Fatal(err)
 		}
 		if _, ok := d.readVerdict(parts{}, machine.TCG); ok != valid {
 			t.Errorf("age %s: valid %t", age, ok)
+		}
+	}
+	for _, works := range []bool{false, true} {
+		if err := d.writeVerdict(parts{}, machine.TCG, verdict{Works: works, TSCKHz: 1, Device: deviceState(), At: time.Now()}); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.WriteFile(device+".new", nil, 0o600), os.Rename(device+".new", device)); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := d.readVerdict(parts{}, machine.TCG); ok != works {
+			t.Errorf("new device, works %t: valid %t", works, ok)
 		}
 	}
 }

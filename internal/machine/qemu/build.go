@@ -29,7 +29,7 @@ const (
 )
 
 // templateForm is the version of the template format. Change it when the content changes.
-const templateForm = "qemu-4"
+const templateForm = "qemu-5"
 
 // templateMAC is the MAC address of a template's network interface.
 var templateMAC = net.HardwareAddr{2, 0x70, 0x79, 0x72, 0x6f, 2}
@@ -37,13 +37,36 @@ var templateMAC = net.HardwareAddr{2, 0x70, 0x79, 0x72, 0x6f, 2}
 // bootTimeout is the maximum duration of a boot. It is long enough for emulation on a slow host.
 const bootTimeout = 2 * time.Minute
 
+// maxBoots is the maximum number of boots for a template. On a busy host, every second boot can
+// measure a wrong frequency for the machine's timer.
+const maxBoots = 10
+
+// timerWrong begins the line that the guest's first program prints after such a boot.
+const timerWrong = "pyro-init: wrong timer"
+
+// errTimerWrong means that the machine measured a wrong frequency for its timer.
+var errTimerWrong = errors.New("the host was too busy: the machine's kernel has measured a wrong frequency for its timer")
+
 // warmUp is a script that runs in a machine before the template is saved. It loads files that most
 // commands need into the machine's memory. It can't fail.
 const warmUp = `ls / >/dev/null 2>&1; command -v python3 >/dev/null && python3 -c 'import os, re, json'; command -v git >/dev/null && git --version >/dev/null; :`
 
-// build creates a template in dir. It boots a machine whose memory is a file, waits for the
-// machine's agent, runs warmUp, and saves the state of the devices.
+// build creates a template in dir, which is empty.
 func (d *Driver) build(ctx context.Context, p parts, v verdict, spec machine.Spec, dir string) error {
+	for boots := 1; ; boots++ {
+		err := d.buildOnce(ctx, p, v, spec, dir)
+		if !errors.Is(err, errTimerWrong) || boots == maxBoots {
+			return err
+		}
+		if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
+			return err
+		}
+	}
+}
+
+// buildOnce boots a machine whose memory is a file, waits for the machine's agent, runs warmUp, and
+// saves the state of the devices.
+func (d *Driver) buildOnce(ctx context.Context, p parts, v verdict, spec machine.Spec, dir string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, bootTimeout, errors.New("the machine was not ready in time"))
 	defer cancel()
 	bare := bare(spec)

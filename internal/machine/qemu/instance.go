@@ -177,6 +177,8 @@ func (in *instance) died() error {
 		// The machine's memory is a file. If the disk is full while a template is made, QEMU gets
 		// SIGBUS.
 		e.Kind, e.Err, e.Hint = fault.Exhausted, errors.New("no space left on the host for the machine's memory"), "pyro env prune"
+	case in.process.Success() && strings.Contains(console, timerWrong):
+		e.Err = errTimerWrong
 	case in.process.Success():
 		e.Err = errors.New("the guest shut itself down" + lastLine(console))
 	default:
