@@ -87,7 +87,7 @@ func TestMCPClients(t *testing.T) {
 // serveMCP starts an HTTP server and returns its address.
 func (p *program) serveMCP(token string) (*running, string) {
 	p.t.Helper()
-	cmd := p.command("mcp", "serve", "--transport", "http")
+	cmd := p.commandFor(10*patience, "mcp", "serve", "--transport", "http") // it runs until its test ends
 	cmd.Env = append(cmd.Env, "PYRO_MCP_TOKEN="+token)
 	r := &running{Cmd: cmd, t: p.t, stderr: &bytes.Buffer{}}
 	var err error

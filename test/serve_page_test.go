@@ -5,6 +5,7 @@ package test
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -19,11 +20,11 @@ import (
 // browse runs a script of web/e2e with Chromium.
 func browse(t *testing.T, script string, arguments ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*patience)
 	defer cancel()
 	browser := exec.CommandContext(ctx, "node", append([]string{"../web/e2e/" + script}, arguments...)...)
 	own := t.TempDir() // Chromium also writes to the home folder
-	browser.Env = append(os.Environ(), "CHROMIUM="+chromium(t), "HOME="+own, "TMPDIR="+own)
+	browser.Env = append(os.Environ(), "CHROMIUM="+chromium(t), "HOME="+own, "TMPDIR="+own, fmt.Sprint("PATIENCE_MS=", patience.Milliseconds()))
 	// At SIGTERM, the script closes Chromium, which removes its files.
 	browser.Cancel = func() error { return browser.Process.Signal(syscall.SIGTERM) }
 	browser.WaitDelay = 30 * time.Second

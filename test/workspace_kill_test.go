@@ -321,7 +321,7 @@ func TestConflictingOperations(t *testing.T) {
 	if w := p.object("workspace", "status", id); w["reset_count"].(float64) != 2 || w["state"] != "started" {
 		t.Errorf("after two resets: %v", w)
 	}
-	r := p.start("workspace", "exec", id, "--timeout-seconds=60", "--", "sh", "-c", "echo ready; sleep 30")
+	r := p.start("workspace", "exec", id, "--timeout-seconds=1000", "--", "sh", "-c", "echo ready; sleep 1000")
 	r.says("ready")
 	p.must("workspace", "reset", id)
 	if end := r.end(); end.code == 0 {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,20 +22,23 @@ func number(variable string, otherwise int) int {
 	return otherwise
 }
 
-// drawing starts a program that continuously records random numbers. Different machines must record
-// different numbers.
-const drawing = `setsid sh -c 'while :; do cat /proc/sys/kernel/random/uuid; head -c 16 /dev/urandom | od -A n -t x1; sleep 0.5; done >>/workspace/drawn' >/dev/null 2>&1 </dev/null &`
-
-// naming starts a program that continuously records the identity of the machine.
-const naming = ` cat /etc/machine-id >/run/first; setsid sh -c 'while :; do read id </etc/machine-id; read name </proc/sys/kernel/hostname; echo $name $id; sleep 0.1; done >>/run/named' ` +
-	`>/dev/null 2>&1 </dev/null &`
-
-// slowedDown returns the script with all durations of sleep multiplied.
-func slowedDown(script string, times float64) string {
-	return regexp.MustCompile(`sleep ([0-9.]+)`).ReplaceAllStringFunc(script, func(s string) string {
-		d, _ := strconv.ParseFloat(s[len("sleep "):], 64)
-		return fmt.Sprintf("sleep %g", d*times)
-	})
+// recording starts a program that continuously records random numbers and the identity of the
+// machine. Different machines must record different numbers. The pause between two records is in
+// seconds. The program is a single process, because a new process takes a gVisor machine more than
+// 8 ms of processor time.
+func recording(pause float64) string {
+	return fmt.Sprintf(`cat /etc/machine-id >/run/first; setsid python3 -c '
+import time
+drawn, named = open("/workspace/drawn", "ab", 0), open("/run/named", "ab", 0)
+def read(path, size=-1):
+    with open(path, "rb", 0) as f:
+        return f.read(size)
+while True:
+    drawn.write(read("/proc/sys/kernel/random/uuid") + read("/dev/urandom", 16).hex().encode() + b"\n")
+    for _ in range(5):
+        named.write(read("/proc/sys/kernel/hostname").strip() + b" " + read("/etc/machine-id"))
+        time.sleep(%g)
+' >/dev/null 2>&1 </dev/null &`, pause)
 }
 
 // identity is a script that prints the identity of a machine, with one value per line, and the
@@ -80,9 +82,9 @@ func TestLiveForks(t *testing.T) {
 		few = 2
 	}
 	count := number("PYRO_TEST_FORKS", few)
-	running := strings.Replace(counting, "sleep 0.05", "sleep 0.5", 1) + drawing + naming
+	running := strings.Replace(counting, "sleep 0.05", "sleep 0.5", 1) + recording(0.1)
 	if count > few { // the programs must leave processor time for the checks
-		running = strings.Replace(counting, "sleep 0.05", "sleep 2", 1) + slowedDown(drawing+naming, 2*float64(count)/float64(few))
+		running = strings.Replace(counting, "sleep 0.05", "sleep 2", 1) + recording(0.2*float64(count)/float64(few))
 	}
 	p.shell(id, "mkdir -p /etc/ssh; echo key >/etc/ssh/ssh_host_x_key; cat /proc/sys/kernel/random/boot_id >/dev/null; "+running)
 	shell := p.openShell(id)

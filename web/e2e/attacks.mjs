@@ -4,7 +4,7 @@
 // The sandbox has the program /srv/webserver of test/webserver.
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
-import { clientOf, launch, step } from "./lib.mjs";
+import { clientOf, launch, patience, step } from "./lib.mjs";
 
 const [url, link, keyFile, id] = process.argv.slice(2);
 const { port } = new URL(url);
@@ -82,7 +82,7 @@ const refused = ["error", "unauthorized", 1008];
 
 const browser = await launch();
 const context = await browser.newContext({ locale: "en-GB" });
-context.setDefaultTimeout(30000);
+context.setDefaultTimeout(patience);
 const evil = createServer((_, w) => w.setHeader("Content-Type", "text/html").end("<!doctype html><title>Evil</title>"));
 await new Promise((done) => evil.listen(0, "127.0.0.1", done));
 const targets = [url, `http://localhost:${port}`];

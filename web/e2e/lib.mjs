@@ -3,8 +3,11 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { chromium } from "playwright-core";
 
+/** patience is how long a script waits for an event before it fails, in milliseconds. */
+export const patience = Number(process.env.PATIENCE_MS ?? 180000);
+
 /** launch starts headless Chromium. */
-export const launch = (...more) => chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-dev-shm-usage", "--no-proxy-server", ...more] });
+export const launch = (...more) => chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-dev-shm-usage", "--no-proxy-server", ...more], timeout: patience });
 
 /** clientOf returns a function that sends a request with an API key, and decodes the answer. */
 export function clientOf(url, keyFile) {

@@ -2,7 +2,7 @@
 // window of 360 pixels too. test/serve_page_test.go starts it:
 //   node limits.mjs URL LOGIN_LINK API_KEY_FILE
 import assert from "node:assert/strict";
-import { clientOf, launch, step } from "./lib.mjs";
+import { clientOf, launch, patience, step } from "./lib.mjs";
 
 const [url, link, keyFile] = process.argv.slice(2);
 const client = clientOf(url, keyFile);
@@ -12,7 +12,7 @@ const narrow = { width: 360, height: 640 };
 
 const browser = await launch();
 const context = await browser.newContext({ baseURL: url, viewport: wide, reducedMotion: "reduce", locale: "en-GB" });
-context.setDefaultTimeout(60000);
+context.setDefaultTimeout(patience);
 const page = await context.newPage();
 let failure;
 page.on("pageerror", (e) => (failure ??= e));

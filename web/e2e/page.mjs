@@ -7,7 +7,7 @@ import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { clientOf, launch, step } from "./lib.mjs";
+import { clientOf, launch, patience, step } from "./lib.mjs";
 
 const [url, link, shots, keyFile] = process.argv.slice(2);
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -20,7 +20,7 @@ const browser = await launch();
 /** open returns a new browser context with a page whose faults are recorded. */
 async function open(options = {}) {
 	const context = await browser.newContext({ baseURL: url, viewport: { width: 1280, height: 800 }, colorScheme: "light", reducedMotion: "reduce", locale: "en-GB", ...options });
-	context.setDefaultTimeout(30000);
+	context.setDefaultTimeout(patience);
 	await context.exposeFunction("reportViolation", (text) => problems.push(`Content-Security-Policy: ${text}`));
 	await context.addInitScript(() => document.addEventListener("securitypolicyviolation", (e) => window.reportViolation(`${e.violatedDirective} ${e.blockedURI} ${e.sourceFile}:${e.lineNumber}`)));
 	context.on("request", (r) => {
@@ -95,12 +95,12 @@ try {
 		// The answer to the first request is lost. The user tries again, and gets the same sandbox.
 		await page.route("**/v1/sandboxes", async (r) => {
 			if (r.request().method() !== "POST") return r.fallback();
-			await r.fetch({ timeout: 120000 });
+			await r.fetch({ timeout: patience });
 			await r.abort();
 		});
 		const create = page.getByRole("button", { name: "Create sandbox" });
 		await create.click();
-		await page.getByRole("alert").getByText("The server does not answer").waitFor({ timeout: 120000 });
+		await page.getByRole("alert").getByText("The server does not answer").waitFor();
 		await page.unroute("**/v1/sandboxes");
 		await create.click();
 		await page.waitForURL(/\/sandboxes\/[^/]+\/terminal$/);
@@ -535,9 +535,9 @@ try {
 
 	await step("a file that a program makes", async () => {
 		await client("POST", `/v1/sandboxes/${id}/exec`, { cmd: "touch", args: ["/srv/app/made-inside"] });
-		await page.getByRole("button", { name: "Actions for made-inside" }).waitFor({ timeout: 120000 });
+		await page.getByRole("button", { name: "Actions for made-inside" }).waitFor();
 		await client("POST", `/v1/sandboxes/${id}/exec`, { cmd: "rm", args: ["/srv/app/made-inside"] });
-		await page.getByRole("button", { name: "Actions for made-inside" }).waitFor({ state: "detached", timeout: 120000 });
+		await page.getByRole("button", { name: "Actions for made-inside" }).waitFor({ state: "detached" });
 
 		// A program in the background renames a file, and no request uses the sandbox. After a use, the
 		// page would also load the folder again.
@@ -712,7 +712,7 @@ try {
 	});
 
 	await step("looking does not count as use", async () => {
-		await looks.page.getByRole("heading", { name: "This sandbox is paused" }).waitFor({ timeout: 120000 });
+		await looks.page.getByRole("heading", { name: "This sandbox is paused" }).waitFor();
 		await looks.context.close();
 		await client("DELETE", `/v1/sandboxes/${unused.id}`);
 	});
@@ -1024,7 +1024,6 @@ try {
 	});
 
 	await step("changes by other clients", async () => {
-		const soon = { timeout: 30000 }; // nothing polls, so only an event can cause the change
 		let loads = 0;
 		let streams = 0;
 		page.on("load", () => loads++);
@@ -1033,23 +1032,23 @@ try {
 		const other = page.getByRole("listitem").filter({ hasText: "other-client" });
 		await page.getByRole("link", { name: /^fix-parser cl/ }).waitFor();
 		const made = await client("POST", "/v1/sandboxes", { metadata: { name: "other-client" }, memory_mb: 128 });
-		await other.getByText("Running").waitFor(soon);
+		await other.getByText("Running").waitFor();
 		await client("POST", `/v1/sandboxes/${made.id}/pause`);
-		await other.getByText("Paused").waitFor(soon);
+		await other.getByText("Paused").waitFor();
 		await other.getByRole("link").click();
 		await page.getByRole("heading", { name: "other-client" }).waitFor();
 		await page.getByRole("button", { name: "Resume" }).waitFor();
 		await client("POST", `/v1/sandboxes/${made.id}/resume`);
-		await page.getByRole("button", { name: "Pause" }).waitFor(soon);
+		await page.getByRole("button", { name: "Pause" }).waitFor();
 		await client("DELETE", `/v1/sandboxes/${made.id}`);
-		await page.getByText("Somebody deleted this sandbox").waitFor(soon);
+		await page.getByText("Somebody deleted this sandbox").waitFor();
 		await page.getByRole("link", { name: "API keys" }).click();
 		await page.getByRole("heading", { name: "API keys" }).waitFor();
 		const key = await (await api("POST", "/v1/api-keys", { name: "other-key" })).json();
 		const row = page.getByRole("cell", { name: "other-key", exact: true });
-		await row.waitFor(soon);
+		await row.waitFor();
 		await api("DELETE", `/v1/api-keys/${key.id}`);
-		await row.waitFor({ state: "detached", ...soon });
+		await row.waitFor({ state: "detached" });
 		assert.equal(loads, 1, "the page was loaded again");
 		assert.equal(streams, 1, "the page must open one stream of events");
 
@@ -1062,9 +1061,9 @@ try {
 		await late.page.getByRole("link", { name: /^fix-parser cl/ }).waitFor();
 		await failing;
 		const between = await client("POST", "/v1/sandboxes", { metadata: { name: "in-between" }, memory_mb: 128 });
-		await late.page.getByRole("listitem").filter({ hasText: "in-between" }).waitFor(soon);
+		await late.page.getByRole("listitem").filter({ hasText: "in-between" }).waitFor();
 		await client("DELETE", `/v1/sandboxes/${between.id}`);
-		await late.page.getByRole("listitem").filter({ hasText: "in-between" }).waitFor({ state: "detached", ...soon });
+		await late.page.getByRole("listitem").filter({ hasText: "in-between" }).waitFor({ state: "detached" });
 		await late.context.close();
 	});
 
