@@ -63,7 +63,7 @@ export function Programs({ id }: { id: string }) {
 /** maxShown is how many characters of output are in the document. */
 const maxShown = 100_000;
 const pageWindow = 128 << 10; // bytes of output that are not in the document yet
-const drawTime = 100; // between two changes of the document, in milliseconds
+const drawTime = 100; // at least, between two changes of the document, in milliseconds
 // Sequences of terminals, such as colours, and the start of one at the end of a text.
 const sequences = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[^[\]])/g;
 const cut = /\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]{0,200})?$/;
@@ -85,11 +85,13 @@ function Output({ id, program: p, onClose }: { id: string; program: Process; onC
 		let size = 0;
 		let unconfirmed = 0;
 		let drawing: ReturnType<typeof setTimeout> | undefined;
+		let pause = drawTime; // before the next change
 		let socket: WebSocket;
 		const retry = new Retry(500, 30_000);
 		let over = false;
 		const draw = () => {
 			drawing = undefined;
+			const began = performance.now();
 			const pre = host.current!;
 			const follows = pre.scrollHeight - pre.scrollTop - pre.clientHeight < 40;
 			for (const { kind, text } of waiting) {
@@ -104,7 +106,10 @@ function Output({ id, program: p, onClose }: { id: string; program: Process; onC
 				size -= pre.firstElementChild!.textContent!.length;
 				pre.firstElementChild!.remove();
 			}
-			if (follows) pre.scrollTop = pre.scrollHeight;
+			const height = pre.scrollHeight; // computes the layout, which takes most of the time
+			if (follows) pre.scrollTop = height;
+			// The page must react while a program prints without end.
+			pause = Math.max(drawTime, 4 * (performance.now() - began));
 			if (socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ type: "ack", bytes: unconfirmed }));
 			unconfirmed = 0;
 		};
@@ -112,7 +117,7 @@ function Output({ id, program: p, onClose }: { id: string; program: Process; onC
 			const last = waiting.at(-1);
 			if (last?.kind === kind && last.text.length < maxShown / 4) last.text += text;
 			else if (text) waiting.push({ kind, text });
-			drawing ??= setTimeout(draw, drawTime);
+			drawing ??= setTimeout(draw, pause);
 		};
 		const hear = (kind: "stdout" | "stderr", m: { data: string; encoding?: string; offset: number }) => {
 			const binary = m.encoding === "base64" ? decode(m.data) : undefined;
