@@ -3,14 +3,17 @@ package test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // This file contains helpers for tests with third-party clients.
@@ -80,4 +83,24 @@ func serving(t *testing.T, cmd *exec.Cmd) string {
 	}
 	go io.Copy(io.Discard, said)
 	return at
+}
+
+// unittest runs the tests in a folder of the Python package. The folder must contain at least one
+// test.
+func unittest(t *testing.T, folder string, env ...string) {
+	t.Helper()
+	source, err := filepath.Abs("../sdk/python/src")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "python3", "-B", "-m", "unittest", "discover", "-v", "-s", folder)
+	cmd.Dir = "../sdk/python"
+	cmd.Env = append(append(os.Environ(), "PYTHONPATH="+source), env...)
+	cmd.WaitDelay = 5 * time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil || !regexp.MustCompile(`\nRan [1-9][0-9]* tests? in .*\n\nOK\n$`).Match(out) {
+		t.Fatalf("%v\n%s", err, out)
+	}
 }

@@ -292,6 +292,9 @@ func TestEnvBuildFromScratch(t *testing.T) {
 	t.Parallel()
 	for _, isolation := range []string{"gvisor", "tcg"} {
 		t.Run(isolation, func(t *testing.T) {
+			if isolation == "tcg" {
+				skipUnlessAll(t)
+			}
 			t.Parallel()
 			p := newProgram(t).withEnvironment().with("PYRO_ISOLATION", isolation)
 			dir := buildContext(t, map[string]string{"main.go": `package main

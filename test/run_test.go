@@ -139,7 +139,7 @@ func TestMuchOutput(t *testing.T) {
 	const mib = 1 << 20
 	const maxMemoryKiB = 64 << 10
 	total := 1 << 30
-	if emulated() {
+	if emulated() || testing.Short() {
 		total /= 4
 	}
 	block := noise(mib)

@@ -1,3 +1,7 @@
+//go:build !machine
+
+// The test of this file needs no machine, so it does not run again with the tests of machines.
+
 package test
 
 import (
@@ -83,7 +87,6 @@ func (w *terminals) processes() (lines []string) {
 // TestTerminalsByOfficialClients uses third-party clients to control real programs on terminals: an
 // editor, an interpreter, and a password prompt.
 func TestTerminalsByOfficialClients(t *testing.T) {
-	sameForAll(t)
 	w := newTerminals(t)
 	server := fromBin(t, "pty-mcp")
 	t.Run("typescript over stdio", func(t *testing.T) {

@@ -80,6 +80,8 @@ func TestLiveForks(t *testing.T) {
 	few := 6
 	if emulated() {
 		few = 2
+	} else if testing.Short() {
+		few = 3
 	}
 	count := number("PYRO_TEST_FORKS", few)
 	running := strings.Replace(counting, "sleep 0.05", "sleep 0.5", 1) + recording(0.1)

@@ -126,7 +126,11 @@ func TestRandomChangesOfSharedFiles(t *testing.T) {
 	source := p.create("--seed-path", seed)
 	first := p.shell(source, digest)
 	digests := map[string]string{source: first}
-	changes := number("PYRO_TEST_CHANGES", map[bool]int{true: 200, false: 1000}[testing.Short()])
+	rounds, changes := 3, 1000
+	if testing.Short() {
+		rounds, changes = 2, 100
+	}
+	changes = number("PYRO_TEST_CHANGES", changes)
 	// change changes files of a workspace. It calls the function during the changes.
 	change := func(id string, seed int, meanwhile func()) {
 		t.Helper()
@@ -142,14 +146,14 @@ func TestRandomChangesOfSharedFiles(t *testing.T) {
 	change(source, 1, func() {})
 	p.must("workspace", "snapshot", "create", source, "changed")
 	snapshot := digests[source]
-	for round := 1; round < 4; round++ {
+	for round := range rounds {
 		same, moving := fork(source), ""
 		digests[same] = p.shell(same, digest)
 		if digests[same] != digests[source] {
 			t.Errorf("round %d: the fork has %s, not %s", round, digests[same], digests[source])
 		}
-		change(source, 10*round, func() { moving = fork(source) })
-		change(same, 10*round+1, func() { p.must("workspace", "reset", moving) })
+		change(source, 10*round+10, func() { moving = fork(source) })
+		change(same, 10*round+11, func() { p.must("workspace", "reset", moving) })
 		digests[moving] = p.shell(moving, digest)
 	}
 	for id, want := range digests {

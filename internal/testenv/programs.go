@@ -35,6 +35,22 @@ func Programs(names ...string) (dir string, remove func(), err error) {
 	return dir, remove, nil
 }
 
+// PublicProgram copies one of these programs to the folder dir, and returns the path of the copy.
+// Other users can run the copy. They possibly cannot read the folder of Programs.
+func PublicProgram(dir, name string) (string, error) {
+	from, remove, err := Programs(name)
+	if err != nil {
+		return "", err
+	}
+	defer remove()
+	content, err := os.ReadFile(filepath.Join(from, name))
+	if err != nil {
+		return "", err
+	}
+	to := filepath.Join(dir, name)
+	return to, os.WriteFile(to, content, 0o755)
+}
+
 // RunWithPrograms is the body of TestMain in packages whose tests run commands with host_compat. It
 // provides pyro and the guest agent, disables all other drivers, runs the tests and returns their
 // exit code.

@@ -23,7 +23,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// guest is the path of the program pyro-guest, which TestMain builds.
+// guest is the path of the program pyro-guest.
 var guest string
 
 func TestMain(m *testing.M) {
@@ -33,11 +33,8 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	os.Chmod(dir, 0o755) // so that other users can run the program
-	guest = filepath.Join(dir, "pyro-guest")
-	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", guest, "github.com/pyro-mcp/pyro/cmd/pyro-guest")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "%s%v\n", out, err)
+	if guest, err = testenv.PublicProgram(dir, "pyro-guest"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {

@@ -20,8 +20,8 @@ import (
 )
 
 // TestTemplateOfBusyHost makes a template while QEMU rarely runs. The timer of the machine must
-// work nevertheless. The test does not run beside other tests, because it stops
-// all QEMUs of this process.
+// work nevertheless. The test does not run beside other tests, because it stops all QEMUs of this
+// process.
 func TestTemplateOfBusyHost(t *testing.T) {
 	root := machinetest.Debian(t)
 	driver := driverIn(t, machine.TCG, privateDirs(t))

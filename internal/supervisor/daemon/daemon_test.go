@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"syscall"
@@ -50,13 +49,12 @@ func TestMain(m *testing.M) {
 	}
 	os.Chmod(dir, 0o755) // other users run the program too
 	if os.Getenv(otherUserEnv) == "" {
-		os.Setenv("PYRO_GUEST", filepath.Join(dir, "pyro-guest"))
-		build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", os.Getenv("PYRO_GUEST"), "github.com/pyro-mcp/pyro/cmd/pyro-guest")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "%s%v\n", out, err)
+		guest, err := testenv.PublicProgram(dir, "pyro-guest")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
+		os.Setenv("PYRO_GUEST", guest)
 	}
 	os.Setenv("GORACE", testenv.RaceOptions())
 	os.Setenv("PYRO_QEMU", "no-such-qemu")
