@@ -62,7 +62,7 @@ func FuzzCheck(f *testing.F) {
 func FuzzLong(f *testing.F) {
 	times, few := uint16(1000), uint16(10)
 	if raced {
-		times, few = 10, 1
+		times, few = 100, 3
 	}
 	for _, unit := range units {
 		f.Add(unit, "", times)

@@ -240,13 +240,12 @@ func (f brokenReader) Read([]byte) (int, error) { return 0, f.err }
 // TestVolumeThroughSharedBuffer transfers lists, trees and changes that are larger than the
 // shared buffer. It does so with and without a shared buffer.
 func TestVolumeThroughSharedBuffer(t *testing.T) {
-	const many = 3000 // files, whose list does not fit into one frame
 	for _, share := range []bool{true, false} {
 		c, theirs, dir := volumeWithBuffer(t, share)
 		ctx := within(t)
 		want := map[string]string{}
 		for i := range 60 {
-			b := make([]byte, rand.New(rand.NewSource(int64(i))).Intn(100_000))
+			b := make([]byte, rand.New(rand.NewSource(int64(i))).Intn(300_000))
 			rand.New(rand.NewSource(int64(i))).Read(b)
 			want[fmt.Sprintf("dir-%d/file-%d", i%7, i)] = string(b)
 		}
@@ -270,7 +269,7 @@ func TestVolumeThroughSharedBuffer(t *testing.T) {
 				t.Errorf("%s: %d bytes", name, len(got["./"+name]))
 			}
 		}
-		for i := range many {
+		for i := range 12_000 {
 			if i < 20 {
 				os.Mkdir(fmt.Sprintf("%s/many-%d", dir, i), 0o755)
 			}
@@ -281,7 +280,7 @@ func TestVolumeThroughSharedBuffer(t *testing.T) {
 			f.Close()
 		}
 		written := theirs.written
-		if names := list(t, c, "", true); len(names) != many+20+68 {
+		if names := list(t, c, "", true); len(names) != 12_000+20+68 {
 			t.Errorf("%d entries", len(names))
 		}
 		if used := read > 2*len(archive) && written > len(archive) && theirs.written > written; used != share {
