@@ -9,7 +9,6 @@ package template
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -19,9 +18,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/pyro-mcp/pyro/internal/disk"
-	"github.com/pyro-mcp/pyro/internal/disk/tree"
-	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
 )
@@ -46,20 +42,6 @@ func (k Key) Hash() string {
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:16])
-}
-
-// manifest is the name of the file that describes all other files of a template.
-const manifest = "template.json"
-
-type record struct {
-	Key   Key                   `json:"key"`
-	Files map[string]fileRecord `json:"files"`
-}
-
-type fileRecord struct {
-	Digest string     `json:"digest"`
-	Stamp  disk.Stamp `json:"stamp"`
-	Folder bool       `json:"folder,omitempty"` // the path is a folder, Digest comes from [stampFolder], and Stamp is unused
 }
 
 // Store is the folder that contains all templates. Many processes can use it at the same time.
@@ -106,75 +88,6 @@ func (s Store) Open(key Key) (*Template, error) {
 	return &Template{Dir: dir, lock: lock}, nil
 }
 
-// verify compares the files in dir with the manifest. It reads a file only if the file's stamp has
-// changed. It ignores the ctime, because saved machines make and remove hard links to the files.
-func verify(dir string, key Key) error {
-	r, err := read(dir)
-	if err != nil {
-		return err
-	}
-	if r.Key != key {
-		return errors.New("it belongs to another template")
-	}
-	if len(r.Files) == 0 {
-		return errors.New("it names no files")
-	}
-	restamp := false
-	for file, want := range r.Files {
-		path := filepath.Join(dir, filepath.Base(file))
-		if want.Folder {
-			digest, err := stampFolder(path)
-			if err == nil && digest != want.Digest {
-				err = errors.New("the content of folder " + file + " has changed")
-			}
-			if err != nil {
-				return err
-			}
-			continue
-		}
-		stamp, err := disk.StampOf(path)
-		if err != nil {
-			return err
-		}
-		if want.Stamp.SameContent(stamp) {
-			continue
-		}
-		if stamp.Size != want.Stamp.Size {
-			return errors.New(file + " differs in size from the saved file")
-		}
-		digest, err := disk.Hash(path, nil)
-		if err != nil {
-			return err
-		}
-		if digest != want.Digest {
-			return errors.New(file + " differs from the saved file")
-		}
-		r.Files[file] = fileRecord{Digest: digest, Stamp: stamp}
-		restamp = true
-	}
-	if restamp {
-		return write(dir, r)
-	}
-	return nil
-}
-
-func read(dir string) (r record, err error) {
-	b, err := os.ReadFile(filepath.Join(dir, manifest))
-	if err == nil {
-		err = json.Unmarshal(b, &r)
-	}
-	return r, err
-}
-
-// write replaces the manifest. Several processes can do so at the same time.
-func write(dir string, r record) error {
-	b, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return durable.Replacement{Temp: manifest + ".part-*", Unflushed: true}.Write(filepath.Join(dir, manifest), b)
-}
-
 // Build creates the template for a key and opens it. The function fill writes the files to an empty
 // folder. If another process is making the template, Build waits for that process. It then calls
 // the function waiting once, unless waiting is nil. If fill fails or is interrupted, no files are
@@ -213,123 +126,6 @@ func (s Store) Build(ctx context.Context, key Key, waiting func(), fill func(ctx
 	return s.Open(key)
 }
 
-// seal writes the manifest that describes the files in dir.
-func seal(dir string, key Key) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	r := record{Key: key, Files: map[string]fileRecord{}}
-	for _, e := range entries {
-		path := filepath.Join(dir, e.Name())
-		if e.IsDir() {
-			digest, err := stampFolder(path)
-			if err != nil {
-				return err
-			}
-			r.Files[e.Name()] = fileRecord{Digest: digest, Folder: true}
-			continue
-		}
-		digest, err := disk.Hash(path, nil)
-		if err != nil {
-			return err
-		}
-		stamp, err := disk.StampOf(path)
-		if err != nil {
-			return err
-		}
-		r.Files[e.Name()] = fileRecord{Digest: digest, Stamp: stamp}
-	}
-	return write(dir, r)
-}
-
-// Reject removes a template that does not work. Machines that use it have its files open.
-// Idempotent.
-func (s Store) Reject(key Key) error {
-	if _, err := os.Stat(filepath.Join(s.Dir, key.Hash())); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	building, err := flock.Try(filepath.Join(s.Dir, key.Hash()+".lock"), flock.Exclusive)
-	if err != nil {
-		return ignoreHeld(err) // another process is already making the template again
-	}
-	defer building.Release()
-	return fault.Wrap(os.RemoveAll(filepath.Join(s.Dir, key.Hash())), "remove template", key.Hash())
-}
-
-// Retire removes a template. It waits for processes that make or use the template, until ctx is
-// done. Idempotent.
-func (s Store) Retire(ctx context.Context, key Key) error {
-	name := key.Hash()
-	dir := filepath.Join(s.Dir, name)
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	building, err := flock.Take(ctx, filepath.Join(s.Dir, name+".lock"), flock.Exclusive, nil)
-	if err != nil {
-		return fault.Wrap(err, "remove template", name)
-	}
-	defer building.Release()
-	using, err := flock.TakeFolder(ctx, dir, flock.Exclusive)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fault.Wrap(err, "remove template", name)
-	}
-	defer using.Release()
-	return fault.Wrap(os.RemoveAll(dir), "remove template", name)
-}
-
-// Detach removes the template for a key, so that the next Build makes a new one. Machines that use
-// the old template still have all of its files. Prune removes these files later. Idempotent.
-func (s Store) Detach(ctx context.Context, key Key) error {
-	name := key.Hash()
-	dir := filepath.Join(s.Dir, name)
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	building, err := flock.Take(ctx, filepath.Join(s.Dir, name+".lock"), flock.Exclusive, nil)
-	if err != nil {
-		return fault.Wrap(err, "remove template", name)
-	}
-	defer building.Release()
-	using, err := flock.TryFolder(dir, flock.Exclusive)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case errors.Is(err, flock.ErrHeld):
-		err = os.Rename(dir, dir+detached+rand.Text()) // the rename does not affect the locks
-	case err == nil:
-		defer using.Release()
-		err = os.RemoveAll(dir)
-	}
-	return fault.Wrap(err, "remove template", name)
-}
-
-// detached is part of the names of templates that Detach has renamed because they were in use.
-const detached = ".old-"
-
-// sweepDetached removes the detached templates that are no longer in use.
-func (s Store) sweepDetached() error {
-	old, err := filepath.Glob(filepath.Join(s.Dir, "*"+detached+"*"))
-	if err != nil {
-		return err
-	}
-	for _, dir := range old {
-		using, err := flock.TryFolder(dir, flock.Exclusive)
-		if err != nil {
-			continue // the template is in use, or another process has removed it
-		}
-		err = os.RemoveAll(dir)
-		using.Release()
-		if err != nil {
-			return fault.Wrap(err, "remove template", dir)
-		}
-	}
-	return nil
-}
-
 // Info describes a template in a list.
 type Info struct {
 	Name      string
@@ -361,41 +157,6 @@ func (s Store) List() ([]Info, error) {
 	return infos, nil
 }
 
-func (r record) size(dir string) (total int64) {
-	for file, is := range r.Files {
-		path := filepath.Join(dir, filepath.Base(file))
-		n, _ := disk.Allocated(path)
-		if is.Folder {
-			n, _, _ = tree.Size(context.Background(), path)
-		}
-		total += n
-	}
-	return total
-}
-
-// Prune removes templates for which the function keep returns false, unless a machine uses them. It
-// also removes the leftovers of interrupted builds. It returns the removed templates.
-func (s Store) Prune(keep func(Info) bool) ([]Info, error) {
-	infos, err := s.List()
-	if err != nil {
-		return nil, err
-	}
-	var removed []Info
-	for _, info := range infos {
-		if keep(info) {
-			continue
-		}
-		gone, err := s.remove(info.Name)
-		if err != nil {
-			return removed, fault.Wrap(err, "remove template", info.Name)
-		}
-		if gone {
-			removed = append(removed, info)
-		}
-	}
-	return removed, errors.Join(s.sweep(), s.sweepDetached())
-}
-
 // InUse reports whether a process uses or makes a template.
 func (s Store) InUse(name string) (bool, error) {
 	for _, path := range []string{filepath.Join(s.Dir, name+".lock"), filepath.Join(s.Dir, name)} {
@@ -404,50 +165,4 @@ func (s Store) InUse(name string) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-// remove removes a template unless a process uses or makes it. A process must have the build lock
-// of a template to change the template's folder.
-func (s Store) remove(name string) (bool, error) {
-	building, err := flock.Try(filepath.Join(s.Dir, name+".lock"), flock.Exclusive)
-	if err != nil {
-		return false, ignoreHeld(err)
-	}
-	defer building.Release()
-	using, err := flock.TryFolder(filepath.Join(s.Dir, name), flock.Exclusive)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil // another process has already removed the template
-	}
-	if err != nil {
-		return false, ignoreHeld(err)
-	}
-	defer using.Release()
-	return true, os.RemoveAll(filepath.Join(s.Dir, name))
-}
-
-func ignoreHeld(err error) error {
-	if errors.Is(err, flock.ErrHeld) {
-		return nil
-	}
-	return err
-}
-
-// sweep removes the leftovers of crashed builds.
-func (s Store) sweep() error {
-	locks, err := filepath.Glob(filepath.Join(s.Dir, "*.lock"))
-	if err != nil {
-		return err
-	}
-	for _, path := range locks {
-		lock, err := flock.Try(path, flock.Exclusive)
-		if err != nil {
-			continue // the build is still running
-		}
-		err = errors.Join(os.RemoveAll(strings.TrimSuffix(path, ".lock")+".part"), os.Remove(path))
-		lock.Release()
-		if err != nil {
-			return fault.Wrap(err, "remove unfinished template", path)
-		}
-	}
-	return nil
 }

@@ -45,34 +45,3 @@ func TestFoldersAreVerified(t *testing.T) {
 		}
 	}
 }
-
-func TestDetach(t *testing.T) {
-	s, key := Store{t.TempDir()}, Key{Root: "folder"}
-	used, err := s.Build(t.Context(), key, nil, fillFolder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if err := s.Detach(t.Context(), key); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := s.Open(key); fault.KindOf(err) != fault.NotFound {
-		t.Error(err)
-	}
-	if infos, err := s.List(); err != nil || len(infos) > 0 {
-		t.Errorf("%v, %v", infos, err)
-	}
-	for _, inUse := range []bool{true, false} {
-		if !inUse {
-			used.Close()
-		}
-		if _, err := s.Prune(func(Info) bool { return true }); err != nil {
-			t.Fatal(err)
-		}
-		names, err := filepath.Glob(s.Dir + "/*" + detached + "*/root/etc/name")
-		if err != nil || (len(names) == 1) != inUse {
-			t.Errorf("in use: %t, left: %v, %v", inUse, names, err)
-		}
-	}
-}
