@@ -2,7 +2,6 @@ package pyro
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
@@ -174,131 +173,12 @@ func (p *Pyro) CreateWorkspace(ctx context.Context, req CreateWorkspaceRequest) 
 	return p.workspaceOf(ctx, w, err)
 }
 
-// WorkspaceStates are the possible states of a workspace.
-var WorkspaceStates = []WorkspaceState{StateStarted, StateStopped, StatePaused, StateDamaged}
-
-// WorkspaceFilter selects workspaces. The zero value selects all.
-type WorkspaceFilter struct {
-	Labels map[string]string `json:"labels,omitempty"` // select workspaces that have all of these labels
-	State  WorkspaceState    `json:"state,omitempty"`  // select workspaces in this state
-}
-
-func (f WorkspaceFilter) check() error {
-	if f.State != "" && !slices.Contains(WorkspaceStates, f.State) {
-		return invalid("state is %q: it must be %s, %s, %s or %s", f.State, StateStarted, StateStopped, StatePaused, StateDamaged)
-	}
-	return nil
-}
-
-func (f WorkspaceFilter) has(w *Workspace) bool {
-	for key, value := range f.Labels {
-		if is, ok := w.Labels[key]; !ok || is != value {
-			return false
-		}
-	}
-	return f.State == "" || f.State == w.State
-}
-
-// ListWorkspaces returns the workspaces that match all filters, most recently used first.
-func (p *Pyro) ListWorkspaces(ctx context.Context, filters ...WorkspaceFilter) ([]WorkspaceSummary, error) {
-	matching, err := p.matching(ctx, filters)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]WorkspaceSummary, 0, len(matching))
-	for _, w := range matching {
-		all = append(all, WorkspaceSummary{
-			w.WorkspaceID, w.Name, w.Labels, w.Environment, w.Isolation, w.State, w.StateReason,
-			w.CreatedAt, w.LastActivityAt, w.ExpiresAt, w.CommandCount, w.ServiceCount, w.RunningCount,
-		})
-	}
-	return all, nil
-}
-
-// matching returns the workspaces that match all filters, most recently used first.
-func (p *Pyro) matching(ctx context.Context, filters []WorkspaceFilter) ([]*Workspace, error) {
-	for _, f := range filters {
-		if err := f.check(); err != nil {
-			return nil, err
-		}
-	}
-	found, err := p.workspaces.List(ctx, store.KindWorkspace)
-	if err != nil {
-		return nil, causeOf(ctx, err)
-	}
-	var all []*Workspace
-	for _, w := range found {
-		full := p.newWorkspace(w)
-		if !slices.ContainsFunc(filters, func(f WorkspaceFilter) bool { return !f.has(full) }) {
-			all = append(all, full)
-		}
-	}
-	return all, nil
-}
-
 // StatusWorkspace describes a workspace.
 func (p *Pyro) StatusWorkspace(ctx context.Context, id string) (*Workspace, error) {
 	if err := p.named(ctx, &id); err != nil {
 		return nil, err
 	}
 	w, err := p.workspaces.Get(ctx, store.KindWorkspace, id)
-	return p.workspaceOf(ctx, w, err)
-}
-
-// UpdateWorkspaceRequest describes changes to a workspace. Fields that are not set change nothing.
-type UpdateWorkspaceRequest struct {
-	WorkspaceID string            `json:"workspace_id"`
-	Name        *string           `json:"name,omitempty"`
-	ClearName   bool              `json:"clear_name,omitempty"`
-	Labels      map[string]string `json:"labels,omitempty"`       // labels to set; other labels do not change
-	ClearLabels []string          `json:"clear_labels,omitempty"` // keys of the labels to remove
-
-	VCPUCount  int `json:"vcpu_count,omitempty"`  // as in RunInVMRequest, without a default
-	MemMiB     int `json:"mem_mib,omitempty"`     // as in RunInVMRequest, without a default
-	TTLSeconds int `json:"ttl_seconds,omitempty"` // as in CreateWorkspaceRequest, without a default
-
-	NetworkPolicy NetworkPolicy `json:"network_policy,omitempty"`
-	ClearEgress   bool          `json:"clear_egress,omitempty"` // remove all egress rules, before EgressAllow and EgressDeny are set
-	EgressAllow   []string      `json:"egress_allow,omitempty"` // replaces all rules of this kind; see CreateWorkspaceRequest
-	EgressDeny    []string      `json:"egress_deny,omitempty"`  // replaces all rules of this kind
-}
-
-func (r UpdateWorkspaceRequest) check() error {
-	for _, n := range []struct {
-		name            string
-		value, low, top int
-	}{
-		{"vcpu_count", r.VCPUCount, 1, MaxVCPUCount}, {"mem_mib", r.MemMiB, MinMemMiB, hostMemMiB()}, {"ttl_seconds", r.TTLSeconds, 1, MaxSeconds},
-	} {
-		if err := completeNumber(n.name, &n.value, n.low, n.low, n.top); err != nil {
-			return err
-		}
-	}
-	policy := r.NetworkPolicy
-	if policy == "" {
-		policy = NetworkPublished // the policy of the workspace decides about rules
-	}
-	return completeNetwork(&policy, r.EgressAllow, r.EgressDeny)
-}
-
-// UpdateWorkspace changes the name, the labels and the settings of a workspace. A running workspace
-// gets the new time to live and the new network policy immediately. Open connections and published
-// ports that the policy refuses are closed. Processors and memory change at the next start. If the
-// machine has no network, a new network policy also applies at the next start. A paused workspace
-// keeps the old settings until it is stopped and started. Workspace.AppliesAtNextStart names the
-// settings that do not apply yet.
-func (p *Pyro) UpdateWorkspace(ctx context.Context, req UpdateWorkspaceRequest) (*Workspace, error) {
-	if err := p.named(ctx, &req.WorkspaceID); err != nil {
-		return nil, err
-	}
-	if err := req.check(); err != nil {
-		return nil, err
-	}
-	w, err := p.workspaces.Update(ctx, req.WorkspaceID, workspace.Update{
-		Name: req.Name, ClearName: req.ClearName, Labels: req.Labels, ClearLabels: req.ClearLabels,
-		VCPUCount: req.VCPUCount, MemMiB: req.MemMiB, TTLSeconds: req.TTLSeconds,
-		Network: string(req.NetworkPolicy), ClearEgress: req.ClearEgress, Allow: req.EgressAllow, Deny: req.EgressDeny,
-	})
 	return p.workspaceOf(ctx, w, err)
 }
 
