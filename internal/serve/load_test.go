@@ -47,7 +47,7 @@ func TestLoad(t *testing.T) {
 	l := newLoad(t)
 	l.run(500 * time.Millisecond) // fills pools and caches
 	heap, goroutines := l.settle(0)
-	l.run(time.Duration(testenv.Rounds(3, 60)) * time.Second)
+	l.run(time.Duration(testenv.Rounds(1, 60)) * time.Second)
 	after, _ := l.settle(goroutines)
 	t.Logf("%d answers, %d times 429, %d messages; the live heap was %d bytes and is %d", l.answered.Load(), l.limited.Load(), l.streamed.Load(), heap, after)
 	if after > heap+maxGrowth {

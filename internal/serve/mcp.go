@@ -16,13 +16,14 @@ const (
 	mcpPath = "/mcp"
 	// metadataPath is the path of the metadata for OAuth clients (RFC 9728).
 	metadataPath = "/.well-known/oauth-protected-resource"
-	// maxIdleTeams is the maximum number of MCP servers. At this number, servers without sessions
-	// are closed.
-	maxIdleTeams = 64
+	// maxTeams is the number of MCP servers at which servers without sessions are closed.
+	maxTeams = 64
 )
 
 // mcpServers has an MCP server for each team, so that teams share neither sessions nor limits.
 type mcpServers struct {
+	most int // at this number of teams, those without sessions are closed
+
 	mu     sync.Mutex
 	closed bool
 	teams  map[string]*teamServer
@@ -97,7 +98,7 @@ func (m *mcpServers) use(s *Server, team string) (*teamServer, error) {
 	}
 	t := m.teams[team]
 	if t == nil {
-		if len(m.teams) >= maxIdleTeams {
+		if len(m.teams) >= m.most {
 			m.closeIdle()
 		}
 		t = &teamServer{Server: operations.NewSandboxServer(teamSandboxes{s})}

@@ -235,16 +235,17 @@ func TestMCPAuthentication(t *testing.T) {
 func TestMCPTeams(t *testing.T) {
 	w := newWorld(t)
 	m := &w.server.mcp
+	m.most = 3
 	busy, err := m.use(w.server, "busy")
 	w.check(err)
-	for i := range 2 * maxIdleTeams {
+	for i := range 2 * m.most {
 		s, err := m.use(w.server, "team"+string(rune('a'+i)))
 		w.check(err)
 		m.release(s)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.teams) > maxIdleTeams || m.teams["busy"] != busy {
+	if len(m.teams) > m.most || m.teams["busy"] != busy {
 		t.Errorf("%d servers are open", len(m.teams))
 	}
 }

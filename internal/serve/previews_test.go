@@ -460,7 +460,7 @@ func TestPreviewStreams(t *testing.T) {
 	p.call("full", "PUT", "/v1/sandboxes/"+p.id+"/ports/8000", map[string]any{"public": true}, nil)
 	const size = 120 << 20 // more than the API accepts
 	sum := sha256.New()
-	content := io.TeeReader(io.LimitReader(endless{}, size), sum)
+	content := io.TeeReader(io.LimitReader(counted, size), sum)
 	if got, text, _ := p.send("POST", p.address("/upload"), content); got != 200 || text != fmt.Sprintf("%d %x", size, sum.Sum(nil)) {
 		t.Errorf("got %d: %s", got, text)
 	}
@@ -502,14 +502,4 @@ func TestPreviewStreams(t *testing.T) {
 	case <-time.After(testenv.Patience):
 		t.Error("the guest's WebSocket is still open")
 	}
-}
-
-// endless is a reader of content without an end.
-type endless struct{}
-
-func (endless) Read(b []byte) (int, error) {
-	for i := range b {
-		b[i] = byte(i)
-	}
-	return len(b), nil
 }

@@ -27,9 +27,19 @@ func Each(t *testing.T, test func(t *testing.T, address string)) {
 	t.Run("postgres", func(t *testing.T) { test(t, postgres(t)) })
 }
 
-// Open opens a database for a test.
+// Open opens a database for a test. A new SQLite database is a copy of one that Open makes only
+// once, because the migrations take long under the race detector.
 func Open(t testing.TB, address string) *store.Store {
 	t.Helper()
+	if _, err := os.Stat(address); filepath.IsAbs(address) && errors.Is(err, os.ErrNotExist) {
+		content, err := migrated()
+		if err == nil {
+			err = os.WriteFile(address, content, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	s, err := store.Open(t.Context(), address)
 	if err != nil {
 		t.Fatal(err)
@@ -37,6 +47,24 @@ func Open(t testing.TB, address string) *store.Store {
 	t.Cleanup(func() { s.Close() })
 	return s
 }
+
+// migrated returns the content of an empty SQLite database with the current schema.
+var migrated = sync.OnceValues(func() ([]byte, error) {
+	folder, err := os.MkdirTemp("", "pyro-storetest-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(folder)
+	path := filepath.Join(folder, "control.db")
+	s, err := store.Open(context.Background(), path)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Close(); err != nil { // moves all changes to the file
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
 
 // server is the PostgreSQL server of this process. End ends it.
 var server struct {
