@@ -1,5 +1,5 @@
 // Opens a preview in headless Chromium, and attacks the page as other sites do.
-// test/serve_page_test.go starts it:
+// test/browser_test.go starts it:
 //   node attacks.mjs URL LOGIN_LINK API_KEY_FILE SANDBOX_ID
 // The sandbox has the program /srv/webserver of test/webserver.
 import assert from "node:assert/strict";

@@ -1,5 +1,5 @@
 // Uses the page with long names, many sandboxes, a large folder and several terminals, in a
-// window of 360 pixels too. test/serve_page_test.go starts it:
+// window of 360 pixels too. test/browser_test.go starts it:
 //   node limits.mjs URL LOGIN_LINK API_KEY_FILE
 import assert from "node:assert/strict";
 import { clientOf, launch, patience, step } from "./lib.mjs";

@@ -1,4 +1,4 @@
-// Uses the page in headless Chromium, against a real server. test/serve_page_test.go starts it:
+// Uses the page in headless Chromium, against a real server. test/browser_test.go starts it:
 //   node page.mjs URL LOGIN_LINK SCREENSHOTS API_KEY_FILE
 // It fails on an error of the page, on a violation of its Content-Security-Policy, on a request to
 // another server, on a violation of axe's rules, and if a text from a sandbox runs as code.

@@ -1,5 +1,8 @@
 //go:build machine
 
+// The name of this file makes its tests start first. They take longest, and would otherwise run
+// alone at the end.
+
 package test
 
 import (
