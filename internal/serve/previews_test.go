@@ -27,6 +27,7 @@ import (
 type guest struct {
 	seen   func(*http.Request) // may be nil
 	closed chan websocket.StatusCode
+	ended  chan error // the end of an endless answer
 
 	mu    sync.Mutex
 	count int
@@ -90,6 +91,9 @@ func (g *guest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			c.Write(r.Context(), kind, b)
 		}
+	case "/endless":
+		_, err := io.Copy(w, counted)
+		g.ended <- err
 	default:
 		fmt.Fprintf(w, "guest %s %s", r.Method, r.URL.RequestURI())
 	}
@@ -106,7 +110,7 @@ type previewed struct {
 
 func newPreviewed(t *testing.T) *previewed {
 	w := newWorld(t)
-	p := &previewed{world: w, guest: &guest{closed: make(chan websocket.StatusCode, 1)}, id: w.create().ID}
+	p := &previewed{world: w, guest: &guest{closed: make(chan websocket.StatusCode, 1), ended: make(chan error, 1)}, id: w.create().ID}
 	server := httptest.NewServer(p.guest)
 	t.Cleanup(server.Close)
 	t.Cleanup(w.server.Shutdown)
@@ -501,5 +505,34 @@ func TestPreviewStreams(t *testing.T) {
 	case <-p.guest.closed:
 	case <-time.After(testenv.Patience):
 		t.Error("the guest's WebSocket is still open")
+	}
+}
+
+// TestPreviewSlowReader checks that the server gives up clients that do not read an answer. A guest
+// that sends nothing for some time is no reason to end a stream.
+func TestPreviewSlowReader(t *testing.T) {
+	p := newPreviewed(t)
+	p.server.quiet = time.Second
+	p.call("full", "PUT", "/v1/sandboxes/"+p.id+"/ports/8000", map[string]any{"public": true}, nil)
+	host := "\r\nHost: 8000-" + p.id + ".localhost\r\n\r\n"
+	events := bufio.NewReader(p.connect("GET /events HTTP/1.1" + host))
+	if _, err := http.ReadResponse(events, nil); err != nil {
+		t.Fatal(err)
+	}
+	p.connect("GET /endless HTTP/1.1" + host)
+	select {
+	case <-p.guest.ended:
+	case <-time.After(testenv.Patience):
+		t.Fatal("the server still waits")
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(io.Discard, events)
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		t.Errorf("the stream has ended: %v", err)
+	case <-time.After(2 * p.server.quiet):
 	}
 }

@@ -131,7 +131,7 @@ func (s *Server) answer(original http.ResponseWriter, r *http.Request) {
 	defer w.begin()
 	if p, ok := s.previews.Port(r); ok { // another origin, with other content and rules
 		r.Pattern = "preview" // the route in the log and the metrics
-		s.previews.Serve(original, r, p)
+		s.previews.Serve(w, r, p)
 		return
 	}
 	h := w.Header()
