@@ -54,7 +54,7 @@ test-all: ## install missing packages and run all tests, also the long ones. Thi
 	@PYRO_TEST_REQUIRE=1 scripts/parts.sh build arm64 lint unit-all machines-all fuzz soak
 
 # -short makes some random tests shorter. -vet=off, because lint runs vet. The number of packages
-# that run at once is one more than the number of processors, because some packages often wait. The
+# that run at once is two more than the number of processors, because many packages often wait. The
 # packages that take longest start first, so that none of them runs alone at the end. The linker
 # leaves out debug information and symbols, which take more than a third of its time. The race
 # detector does not watch SQLite itself: its checks of pointers take a fifth of the time of tests
@@ -66,7 +66,7 @@ test-all: ## install missing packages and run all tests, also the long ones. Thi
 SLOWEST := serve supervisor/daemon agent/client control workspace ptymcp session/process cli storage
 RACE := PYRO_TEST_PROGRAMS=$(CURDIR)/bin/test CGO_ENABLED=1 GORACE="atexit_sleep_ms=0 no_huge_pages_for_shadow=0" \
 	scripts/tests.sh "./test ./web $(SLOWEST:%=./internal/%) ./..." -race -vet=off \
-	'-ldflags=-s -w' '-gcflags=modernc.org/...=-d=checkptr=0 -race=false' -p $$(($$(nproc) + 1)) -timeout 60m
+	'-ldflags=-s -w' '-gcflags=modernc.org/...=-d=checkptr=0 -race=false' -p $$(($$(nproc) + 2)) -timeout 60m
 unit: programs ## run the tests without machines, with the race detector
 	@$(RACE) -short
 	@cd runsc && ../scripts/tests.sh ./... -vet=off

@@ -143,7 +143,6 @@ func TestEnvBuild(t *testing.T) {
 			if isolation == "tcg" {
 				skipUnlessAll(t)
 			}
-			t.Parallel()
 			p := workspaces(t).withEnvironment().with("PYRO_ISOLATION", isolation).with("OTHER", "variable")
 			const secret = "the-secret-of-the-build"
 			dir := buildContext(t, map[string]string{
@@ -295,7 +294,6 @@ func TestEnvBuildFromScratch(t *testing.T) {
 			if isolation == "tcg" {
 				skipUnlessAll(t)
 			}
-			t.Parallel()
 			p := newProgram(t).withEnvironment().with("PYRO_ISOLATION", isolation)
 			dir := buildContext(t, map[string]string{"main.go": `package main
 
