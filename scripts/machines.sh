@@ -57,7 +57,7 @@ quick)
 	# others. They print when the others have ended.
 	emulated >"$own/emulated" 2>&1 &
 	code=0
-	scripts/tests.sh "./test ./internal/machine/gvisor" -short -vet=off -tags machine -p 2 -parallel 5 -timeout 45m || code=$?
+	scripts/tests.sh "./test ./internal/machine/gvisor" -short -vet=off -tags machine -p 2 -parallel 6 -timeout 45m || code=$?
 	wait $! || code=$?
 	cat "$own/emulated"
 	[ "$code" = 0 ] || exit "$code"
