@@ -3,10 +3,7 @@
 package test
 
 import (
-	"fmt"
-	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -106,15 +103,7 @@ func TestKilledWhileMaking(t *testing.T) {
 func kill(t *testing.T, r *running, after time.Duration) {
 	t.Helper()
 	time.Sleep(after)
-	r.Process.Signal(syscall.SIGSTOP) // so that pyro starts no QEMU between the listing and the kill
-	for stopped := false; !stopped; {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.Process.Pid))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, state, _ := strings.Cut(string(b), ") ")
-		stopped = strings.HasPrefix(state, "T") || strings.HasPrefix(state, "Z")
-	}
+	testenv.StopProcess(t, r.Process.Pid) // so that pyro starts no QEMU between the listing and the kill
 	pids := machines(r.Process.Pid)
 	r.Process.Kill()
 	r.Wait()

@@ -193,12 +193,12 @@ func processes(t testing.TB, text string) (pids []int) {
 	return pids
 }
 
-// eventually waits at most 10 s until a function returns true.
+// eventually waits until a function returns true.
 func eventually(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(testenv.Patience); !so(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal(what, "within 10 s: no")
+			t.Fatalf("%s: no, after %v", what, testenv.Patience)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/pyro-mcp/pyro/internal/dirs"
@@ -51,7 +50,7 @@ func TestUnresponsiveMachineIsNotPaused(t *testing.T) {
 	h := newHome(t, nil)
 	d := h.inProcess(t)
 	for _, pid := range processes(t, string(h.folder)) {
-		kill(t, pid, syscall.SIGSTOP)
+		testenv.StopProcess(t, pid)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), resumePatience+testenv.Patience)
 	defer cancel()

@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -31,12 +30,12 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// eventually waits at most 10 s until a function returns true.
+// eventually waits until a function returns true.
 func eventually(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(testenv.Patience); !so(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal(fmt.Sprint(what, " within 10 s: no"))
+			t.Fatalf("%s: no, after %v", what, testenv.Patience)
 		}
 	}
 }
