@@ -13,7 +13,7 @@ var classes = map[string]string{
 //
 // The syntax of git differs in the following ways:
 //   - Braces are ordinary characters.
-//   - A class can begin with "]" and can contain named classes. A negated class matches no slash.
+//   - A class can begin with "]" and can contain named classes. It matches no slash.
 //   - "a/**" matches the content of a but not a itself.
 //   - More than two stars can follow each other.
 func translate(git string) (pattern string, ok bool) {
@@ -70,8 +70,14 @@ func class(b *strings.Builder, git string) (length int, ok bool) {
 		b.WriteString("^/-/") // a class never matches a slash
 		i++
 	}
+	var begins bool // the last member can begin a range
+	var ends bool   // the next member ends a range
 	for first := true; i < len(git); first = false {
 		switch {
+		case git[i] == '/' || strings.HasPrefix(git[i:], `\/`):
+			i += strings.IndexByte(git[i:], '/') + 1
+			writeMember(b, besideSlash(strings.HasPrefix(git[i:], "-") && !strings.HasPrefix(git[i:], "-]"), ends))
+			begins, ends = !ends, false
 		case git[i] == ']' && !first:
 			b.WriteByte(']')
 			return i + 1, true
@@ -83,18 +89,35 @@ func class(b *strings.Builder, git string) (length int, ok bool) {
 			}
 			writeRanges(b, ranges)
 			i += len(name) + 4
+			begins, ends = false, false
 		case git[i] == '\\' && i+1 < len(git):
 			b.WriteString(git[i : i+2])
 			i += 2
+			begins, ends = !ends, false
 		case git[i] == '-':
 			b.WriteByte('-')
 			i++
+			ends = begins && !strings.HasPrefix(git[i:], "]")
+			begins = !ends
 		default:
 			writeMember(b, git[i])
 			i++
+			begins, ends = !ends, false
 		}
 	}
 	return 0, false
+}
+
+// besideSlash returns the member of a class that replaces a slash. At the beginning or the end of a
+// range, it is the neighbour of the slash. Otherwise it is a byte that no name contains.
+func besideSlash(begins, ends bool) byte {
+	switch {
+	case ends:
+		return '/' - 1
+	case begins:
+		return '/' + 1
+	}
+	return 0
 }
 
 // writeRanges writes ranges such as "a-z0-9". It escapes special characters.
