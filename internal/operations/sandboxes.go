@@ -47,10 +47,13 @@ const sandboxInstructions = "Work on code in isolated machines of a server. work
 	"are done. Workspaces have no files of the user's computer. The next call on a paused workspace resumes it. Services run in the background, shells run interactive " +
 	"programs, snapshots save states to return to."
 
-// NewSandboxServer returns a server with the tools for sandboxes. It has no tools that use files of
-// the client's host, or machines that do not belong to a team. The caller must Close the server.
-func NewSandboxServer(to Sandboxes) *Server {
-	return &Server{mcp.NewServer("pyro", pyro.Version(), sandboxInstructions, sandboxTools(to))}
+// SandboxTools are the tools for sandboxes. None of them uses files of the client's host, or
+// machines that do not belong to a team. Servers share them, because their schemas take a megabyte.
+type SandboxTools struct{ all []mcp.Tool }
+
+// NewServer returns a server with the tools. The caller must Close it.
+func (t SandboxTools) NewServer() *Server {
+	return &Server{mcp.NewServer("pyro", pyro.Version(), sandboxInstructions, t.all)}
 }
 
 // GroupHandler serves the clients of a group, which the caller has authenticated. The function user
@@ -62,8 +65,9 @@ func (s *Server) GroupHandler(user func(*http.Request) string) http.Handler {
 // Sessions returns the number of sessions over HTTP.
 func (s *Server) Sessions() int { return s.server.Sessions() }
 
-// sandboxTools returns the tools for sandboxes, in the order of the table.
-func sandboxTools(to Sandboxes) (all []mcp.Tool) {
+// NewSandboxTools returns the tools in the order of the table.
+func NewSandboxTools(to Sandboxes) SandboxTools {
+	var all []mcp.Tool
 	own := map[string]func(Tool) mcp.Tool{
 		"create_workspace": func(t Tool) mcp.Tool { return createSandbox(t, to) },
 		"list_workspaces": controlled(func(ctx context.Context, req pyro.WorkspaceFilter) (*Workspaces, error) {
@@ -85,7 +89,7 @@ func sandboxTools(to Sandboxes) (all []mcp.Tool) {
 			all = append(all, do.remoteTool(o.Tool, o.Method, to).Without("secret_env", "published_ports"))
 		}
 	}
-	return all
+	return SandboxTools{all}
 }
 
 // controlled returns a function that makes a tool from an operation of a control plane.

@@ -22,7 +22,8 @@ const (
 
 // mcpServers has an MCP server for each team, so that teams share neither sessions nor limits.
 type mcpServers struct {
-	most int // at this number of teams, those without sessions are closed
+	most  int // at this number of teams, those without sessions are closed
+	tools func() operations.SandboxTools
 
 	mu     sync.Mutex
 	closed bool
@@ -37,6 +38,8 @@ type teamServer struct {
 
 // bindMCP binds the MCP server and its authentication metadata for clients.
 func (s *Server) bindMCP() {
+	s.mcp.most = maxTeams
+	s.mcp.tools = sync.OnceValue(func() operations.SandboxTools { return operations.NewSandboxTools(teamSandboxes{s}) })
 	s.mux.HandleFunc(mcpPath, s.serveMCP)
 	for _, path := range []string{metadataPath, metadataPath + mcpPath} {
 		s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
@@ -80,7 +83,7 @@ func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
 		writeError(w, e)
 		return
 	}
-	t, err := s.mcp.use(s, i.TeamID)
+	t, err := s.mcp.use(i.TeamID)
 	if err != nil {
 		writeError(w, newError(err))
 		return
@@ -90,7 +93,7 @@ func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
 }
 
 // use returns the server of a team. The caller must release it.
-func (m *mcpServers) use(s *Server, team string) (*teamServer, error) {
+func (m *mcpServers) use(team string) (*teamServer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -101,7 +104,7 @@ func (m *mcpServers) use(s *Server, team string) (*teamServer, error) {
 		if len(m.teams) >= m.most {
 			m.closeIdle()
 		}
-		t = &teamServer{Server: operations.NewSandboxServer(teamSandboxes{s})}
+		t = &teamServer{Server: m.tools().NewServer()}
 		t.handler = t.GroupHandler(func(r *http.Request) string { return identity(r.Context()).ID })
 		if m.teams == nil {
 			m.teams = map[string]*teamServer{}

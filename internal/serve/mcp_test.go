@@ -236,10 +236,10 @@ func TestMCPTeams(t *testing.T) {
 	w := newWorld(t)
 	m := &w.server.mcp
 	m.most = 3
-	busy, err := m.use(w.server, "busy")
+	busy, err := m.use("busy")
 	w.check(err)
 	for i := range 2 * m.most {
-		s, err := m.use(w.server, "team"+string(rune('a'+i)))
+		s, err := m.use("team" + string(rune('a'+i)))
 		w.check(err)
 		m.release(s)
 	}

@@ -68,7 +68,7 @@ const keyHeader = control.KeyHeader
 
 // New returns a server.
 func New(o Options) *Server {
-	s := &Server{control: o.Control, log: o.Log, hosts: o.Hosts, mux: http.NewServeMux(), sockets: newSockets(), events: newEventStreams(), pingEvery: pingEvery, quiet: quiet, crossOrigin: http.NewCrossOriginProtection(), observed: newObserved(), mcp: mcpServers{most: maxTeams}}
+	s := &Server{control: o.Control, log: o.Log, hosts: o.Hosts, mux: http.NewServeMux(), sockets: newSockets(), events: newEventStreams(), pingEvery: pingEvery, quiet: quiet, crossOrigin: http.NewCrossOriginProtection(), observed: newObserved()}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
