@@ -103,7 +103,8 @@ func TestKilledWhileMaking(t *testing.T) {
 func kill(t *testing.T, r *running, after time.Duration) {
 	t.Helper()
 	time.Sleep(after)
-	testenv.StopProcess(t, r.Process.Pid) // so that pyro starts no QEMU between the listing and the kill
+	// From here on, pyro starts no QEMU between the listing and the kill.
+	testenv.StopProcess(t, r.Process.Pid)
 	pids := machines(r.Process.Pid)
 	r.Process.Kill()
 	r.Wait()

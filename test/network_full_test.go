@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestFullLink checks that a program that sends datagrams does not hang while nobody reads the
@@ -30,9 +32,7 @@ open("done", "w").close()`)
 	}
 	folder := filepath.Dir(ready[0])
 	supervisor, _ := p.processes(id) // reads the packets
-	if err := syscall.Kill(supervisor, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	testenv.StopProcess(t, supervisor)
 	defer syscall.Kill(supervisor, syscall.SIGCONT)
 	if err := os.WriteFile(filepath.Join(folder, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)

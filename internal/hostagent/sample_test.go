@@ -81,11 +81,7 @@ func TestIdleMachineIsNotQueried(t *testing.T) {
 		for used := before; used < before+d; used, _ = remote.ProcessorTime(cmd.Process.Pid) {
 			time.Sleep(time.Millisecond)
 		}
-		cmd.Process.Signal(syscall.SIGSTOP)
-		var status syscall.WaitStatus
-		if _, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil {
-			t.Fatal(err)
-		}
+		testenv.StopProcess(t, cmd.Process.Pid)
 	}
 	works(process, 50*time.Millisecond)
 	sample()

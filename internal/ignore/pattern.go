@@ -74,10 +74,6 @@ func class(b *strings.Builder, git string) (length int, ok bool) {
 	var ends bool   // the next member ends a range
 	for first := true; i < len(git); first = false {
 		switch {
-		case git[i] == '/' || strings.HasPrefix(git[i:], `\/`):
-			i += strings.IndexByte(git[i:], '/') + 1
-			writeMember(b, besideSlash(strings.HasPrefix(git[i:], "-") && !strings.HasPrefix(git[i:], "-]"), ends))
-			begins, ends = !ends, false
 		case git[i] == ']' && !first:
 			b.WriteByte(']')
 			return i + 1, true
@@ -90,18 +86,21 @@ func class(b *strings.Builder, git string) (length int, ok bool) {
 			writeRanges(b, ranges)
 			i += len(name) + 4
 			begins, ends = false, false
-		case git[i] == '\\' && i+1 < len(git):
-			b.WriteString(git[i : i+2])
-			i += 2
-			begins, ends = !ends, false
 		case git[i] == '-':
 			b.WriteByte('-')
 			i++
 			ends = begins && !strings.HasPrefix(git[i:], "]")
 			begins = !ends
 		default:
-			writeMember(b, git[i])
+			if git[i] == '\\' && i+1 < len(git) {
+				i++
+			}
+			member := git[i]
 			i++
+			if member == '/' {
+				member = besideSlash(strings.HasPrefix(git[i:], "-") && !strings.HasPrefix(git[i:], "-]"), ends)
+			}
+			writeMember(b, member)
 			begins, ends = !ends, false
 		}
 	}
@@ -132,7 +131,7 @@ func writeRanges(b *strings.Builder, ranges string) {
 }
 
 func writeMember(b *strings.Builder, c byte) {
-	if strings.IndexByte(`[]\^!{},`, c) >= 0 {
+	if strings.IndexByte(`[]\^!{},-`, c) >= 0 {
 		b.WriteByte('\\')
 	}
 	b.WriteByte(c)

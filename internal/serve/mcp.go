@@ -22,7 +22,7 @@ const (
 
 // mcpServers has an MCP server for each team, so that teams share neither sessions nor limits.
 type mcpServers struct {
-	most  int // at this number of teams, those without sessions are closed
+	most  int // maxTeams
 	tools func() operations.SandboxTools
 
 	mu     sync.Mutex

@@ -198,7 +198,7 @@ func testDeleteHungSupervisor(t *testing.T, socketless bool) {
 	m := newManager(t)
 	w := create(t, m)
 	pid := supervisor(t, m, w.ID)
-	check(t, syscall.Kill(pid, syscall.SIGSTOP))
+	testenv.StopProcess(t, pid)
 	if socketless {
 		check(t, os.Remove(filepath.Join(m.Dirs.Workspaces(), w.ID, "socket")))
 	}

@@ -30,30 +30,35 @@ func (s Store) Reject(key Key) error {
 // Retire removes a template. It waits for processes that make or use the template, until ctx is
 // done. Idempotent.
 func (s Store) Retire(ctx context.Context, key Key) error {
-	name := key.Hash()
-	dir := filepath.Join(s.Dir, name)
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	building, err := flock.Take(ctx, filepath.Join(s.Dir, name+".lock"), flock.Exclusive, nil)
-	if err != nil {
-		return fault.Wrap(err, "remove template", name)
-	}
-	defer building.Release()
-	using, err := flock.TakeFolder(ctx, dir, flock.Exclusive)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fault.Wrap(err, "remove template", name)
-	}
-	defer using.Release()
-	return fault.Wrap(os.RemoveAll(dir), "remove template", name)
+	return s.discard(ctx, key, func(dir string) error {
+		using, err := flock.TakeFolder(ctx, dir, flock.Exclusive)
+		if err != nil {
+			return err
+		}
+		defer using.Release()
+		return os.RemoveAll(dir)
+	})
 }
 
 // Detach removes the template for a key, so that the next Build makes a new one. Machines that use
 // the old template still have all of its files. Prune removes these files later. Idempotent.
 func (s Store) Detach(ctx context.Context, key Key) error {
+	return s.discard(ctx, key, func(dir string) error {
+		using, err := flock.TryFolder(dir, flock.Exclusive)
+		if errors.Is(err, flock.ErrHeld) {
+			return os.Rename(dir, dir+detached+rand.Text()) // the rename does not affect the locks
+		}
+		if err != nil {
+			return err
+		}
+		defer using.Release()
+		return os.RemoveAll(dir)
+	})
+}
+
+// discard calls the function remove with the folder of a template, while no process makes the
+// template. It waits for such a process until ctx is done. A missing template is no error.
+func (s Store) discard(ctx context.Context, key Key, remove func(dir string) error) error {
 	name := key.Hash()
 	dir := filepath.Join(s.Dir, name)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
@@ -64,17 +69,10 @@ func (s Store) Detach(ctx context.Context, key Key) error {
 		return fault.Wrap(err, "remove template", name)
 	}
 	defer building.Release()
-	using, err := flock.TryFolder(dir, flock.Exclusive)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case errors.Is(err, flock.ErrHeld):
-		err = os.Rename(dir, dir+detached+rand.Text()) // the rename does not affect the locks
-	case err == nil:
-		defer using.Release()
-		err = os.RemoveAll(dir)
+	if err := remove(dir); !errors.Is(err, fs.ErrNotExist) {
+		return fault.Wrap(err, "remove template", name)
 	}
-	return fault.Wrap(err, "remove template", name)
+	return nil
 }
 
 // detached is part of the names of templates that Detach has renamed because they were in use.

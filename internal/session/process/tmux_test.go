@@ -234,7 +234,7 @@ func TestKilledDuringClose(t *testing.T) {
 	m := manager(t)
 	info := spawn(t, m, spec(`(setsid sh -c 'trap "" HUP; echo ready; sleep 1000' &) ; sleep 1000`))
 	until(t, info, "ready")
-	unix.Kill(sessionProcessOf(t, info), unix.SIGSTOP)
+	testenv.StopProcess(t, sessionProcessOf(t, info))
 	closed := make(chan error, 1)
 	go func() { closed <- m.Close(t.Context(), info.ID) }()
 	time.Sleep(200 * time.Millisecond) // by now the close waits for an answer

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
@@ -27,11 +25,7 @@ func TestProcessorTime(t *testing.T) {
 			t.Fatal("a process that works uses nothing")
 		}
 	}
-	unix.Kill(pid, unix.SIGSTOP)
-	var status unix.WaitStatus
-	if _, err := unix.Wait4(pid, &status, unix.WUNTRACED, nil); err != nil || !status.Stopped() {
-		t.Fatal(status, err)
-	}
+	testenv.StopProcess(t, pid)
 	before, _ := ProcessorTime(pid)
 	time.Sleep(20 * time.Millisecond)
 	// The kernel reports a process as stopped a few microseconds before the process leaves its
