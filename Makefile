@@ -47,7 +47,7 @@ host-demo: ## install missing packages, build, and call the host agent as a cont
 # With PYRO_TEST_REQUIRE, a test fails if a tool that it needs is missing. Otherwise it is skipped.
 test: ## install missing packages and run the tests that each change must pass
 	@scripts/install.sh test
-	@PYRO_TEST_REQUIRE=1 scripts/parts.sh --minutes 12 build lint unit+machines
+	@PYRO_TEST_REQUIRE=1 scripts/parts.sh --minutes 12 build lint unit machines
 
 test-all: ## install missing packages and run all tests, also the long ones. This takes hours
 	@scripts/install.sh test

@@ -16,13 +16,12 @@ export PYRO_STATE_DIR=$own/state TMPDIR=$own/tmp PYRO_RUNSC=$PWD/bin/pyro-runsc
 processes() { pgrep -f 'qemu-system|pyro' || true; }
 
 # ours reports whether the tests started a process: the environment or the open files of such a
-# process contain the folder of the tests, or it is new and runs a program of "make build". (The
-# programs of the unit tests are in bin/test. Their tests can run at the same time.)
+# process contain the folder of the tests, or it is new and its program is in the checkout.
 ours() {
 	local pid=$1
 	grep -qF "$own" "/proc/$pid/environ" 2>/dev/null && return
 	[ -n "$(find "/proc/$pid/fd" -lname "$own*" -print -quit 2>/dev/null)" ] && return
-	[[ "$(readlink "/proc/$pid/exe")" == "$PWD"/bin/p* ]] && ! grep -qx "$pid" <<<"$before"
+	[[ "$(readlink "/proc/$pid/exe")" == "$PWD"/* ]] && ! grep -qx "$pid" <<<"$before"
 }
 
 left() {

@@ -1,9 +1,8 @@
 #!/bin/bash
-# parts.sh [--minutes N] TARGET[+TARGET]...: makes one target after the other. Targets with a "+"
-# between them run at the same time. It prints the time of each target, the ten slowest tests and
-# the flaky tests. It fails if a target fails, but it makes the other targets first, unless "build"
-# fails. It also fails if builds or tests change files of the checkout. It warns if the targets take
-# longer than N minutes.
+# parts.sh [--minutes N] TARGET...: makes one target after the other. It prints the time of each
+# target, the ten slowest tests and the flaky tests. It fails if a target fails, but it makes the
+# other targets first, unless "build" fails. It also fails if builds or tests change files of the
+# checkout. It warns if the targets take longer than N minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 minutes=
@@ -14,21 +13,12 @@ state() { git status --porcelain 2>/dev/null && git diff 2>/dev/null || true; }
 
 TEST_TIMES=$(mktemp -d)
 export TEST_TIMES
-: >"$TEST_TIMES/report"
-row() { printf '%-10s %d:%02d %s\n' "$1" $(($2 / 60)) $(($2 % 60)) "$3"; }
-
-# part makes a target and adds a row to the report. The signals are for targets in the background:
-# the shell lets those ignore an interrupt.
-part() {
-	local began=$SECONDS ended=failed
-	! env --default-signal "${MAKE:-make}" "$1" || ended=passed
-	row "$1" $((SECONDS - began)) "$ended" >>"$TEST_TIMES/report"
-}
-
+report='' failed=''
+row() { printf '%-10s %d:%02d %s' "$1" $(($2 / 60)) $(($2 % 60)) "$3"; }
 summary() {
 	printf '\nslowest tests\n' >&2
 	cat "$TEST_TIMES"/*.json 2>/dev/null | go tool -modfile="$PWD/tools/go.mod" gotestsum tool slowest --num 10 >&2 || true
-	printf '\n%-10s %s\n%s\n%s\n' part 'minutes:seconds' "$(cat "$TEST_TIMES/report")" "$(row total "$SECONDS" '')" >&2
+	printf '\n%-10s %s\n%s%s\n' part 'minutes:seconds' "$report" "$(row total "$SECONDS" '')" >&2
 	if [ -s "$TEST_TIMES/flaky" ]; then
 		sed 's/^/FLAKY: /' "$TEST_TIMES/flaky" >&2
 		echo 'Each of these tests failed once. Find the cause and fix it in the next commit.' >&2
@@ -41,22 +31,17 @@ summary() {
 trap summary EXIT
 
 before=$(state)
-for group in "$@"; do
-	IFS=+ read -ra parts <<<"$group"
-	for name in "${parts[@]:1}"; do
-		part "$name" >"$TEST_TIMES/$name.log" 2>&1 &
-	done
-	part "${parts[0]}"
-	wait
-	for name in "${parts[@]:1}"; do
-		cat "$TEST_TIMES/$name.log"
-	done
-	! grep -q '^build .* failed' "$TEST_TIMES/report" || exit 1
+for part in "$@"; do
+	began=$SECONDS
+	"${MAKE:-make}" "$part" && ended=passed || ended=failed
+	took=$((SECONDS - began))
+	report+=$(row "$part" "$took" "$ended")$'\n'
+	[ "$ended" = passed ] || failed+=" $part"
+	[ "$failed" != ' build' ] || exit 1
 done
 if [ "$(state)" != "$before" ]; then
 	echo 'make test: the tests changed these files of the checkout:' >&2
 	git status --short >&2
 	exit 1
 fi
-failed=$(sed -n 's/ .* failed$//p' "$TEST_TIMES/report" | xargs)
-[ -z "$failed" ] || { echo "make test: failed: $failed" >&2 && exit 1; }
+[ -z "$failed" ] || { echo "make test: failed:$failed" >&2 && exit 1; }
