@@ -67,11 +67,16 @@ func readConfig() (*owner, startConfig, error) {
 	return c, o, nil
 }
 
+// maxError is the maximum size of an error in an event, in bytes. JSON makes it up to six times
+// longer. gVisor's errors can contain long stack traces.
+const maxError = 4 << 10
+
 // send sends an event to the owner.
 func (c *owner) send(name string, err error) {
 	e := protocol.Event{Event: name, Version: version.Version()}
 	if err != nil {
-		e.Event, e.Error, e.Hint = "failed", err.Error(), hint(err)
+		text := err.Error()
+		e.Event, e.Error, e.Hint = "failed", text[:min(len(text), maxError)], hint(err)
 	}
 	b, _ := json.Marshal(e)
 	c.Write(append(b, '\n'))

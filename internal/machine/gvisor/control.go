@@ -22,12 +22,9 @@ type control struct {
 	busy    chan struct{}     // acquired while a call waits for an event
 }
 
-// maxEvent is the maximum number of bytes that are read for one event.
-const maxEvent = 64 << 10
-
 // newControl creates a control from the near end of machine.NewStream.
 func newControl(conn net.Conn) *control {
-	pending := &io.LimitedReader{R: conn, N: maxEvent}
+	pending := &io.LimitedReader{R: conn, N: protocol.MaxEvent}
 	return &control{conn.(*net.UnixConn), json.NewDecoder(pending), pending, make(chan struct{}, 1)}
 }
 
@@ -52,7 +49,7 @@ func (c *control) await(ctx context.Context, name string) error {
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
 	var e protocol.Event
-	c.pending.N = maxEvent
+	c.pending.N = protocol.MaxEvent
 	err := c.events.Decode(&e)
 	var garbled *json.SyntaxError
 	switch {

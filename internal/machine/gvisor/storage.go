@@ -107,5 +107,5 @@ func (s *sandbox) ask(ctx context.Context, what, done string, files ...*os.File)
 	if reason := s.Err(); reason != nil {
 		return reason
 	}
-	return fault.Newf(fault.Precondition, "the machine has ended")
+	return fault.Newf(fault.Precondition, "the connection to the machine is lost: %w", err)
 }

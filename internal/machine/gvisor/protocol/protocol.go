@@ -47,6 +47,9 @@ type Network struct {
 	MTU        int              `json:"mtu"`
 }
 
+// MaxEvent is the maximum size of an encoded event, in bytes.
+const MaxEvent = 64 << 10
+
 // Event is a message from the machine.
 type Event struct {
 	Event   string `json:"event"` // "started", "failed", or the result of a command
