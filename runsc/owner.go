@@ -68,15 +68,28 @@ func readConfig() (*owner, startConfig, error) {
 }
 
 // maxError is the maximum size of an error in an event, in bytes. JSON makes it up to six times
-// longer. gVisor's errors can contain long stack traces.
+// longer.
 const maxError = 4 << 10
+
+// shorten returns the text of an error. If the text is too long, shorten returns the text of the
+// error that it wraps. After a failed save, gVisor's error contains stack traces and a dump of the
+// objects that it did not write.
+func shorten(err error) string {
+	text := err.Error()
+	for len(text) > maxError {
+		if err = errors.Unwrap(err); err == nil {
+			return text[:maxError]
+		}
+		text = err.Error()
+	}
+	return text
+}
 
 // send sends an event to the owner.
 func (c *owner) send(name string, err error) {
 	e := protocol.Event{Event: name, Version: version.Version()}
 	if err != nil {
-		text := err.Error()
-		e.Event, e.Error, e.Hint = "failed", text[:min(len(text), maxError)], hint(err)
+		e.Event, e.Error, e.Hint = "failed", shorten(err), hint(err)
 	}
 	b, _ := json.Marshal(e)
 	c.Write(append(b, '\n'))
