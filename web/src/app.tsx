@@ -1,6 +1,6 @@
 import { signal } from "@preact/signals";
 import type { ComponentType } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import { ArrowLeft, Box, Compass, Gauge, KeyRound, Layers, LogOut, Menu as MenuIcon, Moon, ScrollText, Search, Server, Sun, SunMoon, Users, X } from "lucide-preact";
 import { AccountMenu } from "./account";
 import { api, textOf, type ApiError } from "./api";
@@ -106,7 +106,9 @@ function Shell({ route }: { route: Route }) {
 	useEffect(() => setOpen(false), [where]);
 	const page = `${route.name}/${part(1)}`;
 	const [first, setFirst] = useState(page);
-	useEffect(() => {
+	// This runs before the browser shows the new page. Later, it could take the focus from an element
+	// that the user has chosen.
+	useLayoutEffect(() => {
 		document.title = `${route.title} · pyro`;
 		if (page === first) return;
 		setFirst("");
