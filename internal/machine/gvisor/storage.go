@@ -88,7 +88,7 @@ func (w watched) Read(b []byte) (int, error) {
 	return w.Reader.Read(b)
 }
 
-// ask sends a command. If the machine has ended, the error says why it ended.
+// ask sends a command. If the machine has ended, the error says so, and why if it ended by itself.
 func (s *sandbox) ask(ctx context.Context, what, done string, files ...*os.File) error {
 	err := s.control.ask(ctx, what, done, files...)
 	var r *refusal
@@ -102,10 +102,11 @@ func (s *sandbox) ask(ctx context.Context, what, done string, files ...*os.File)
 	}
 	select { // the connection is broken, so the machine is ending
 	case <-s.done:
+		if reason := s.Err(); reason != nil {
+			return reason
+		}
+		return fault.Newf(fault.Precondition, "the machine has ended")
 	case <-time.After(endTimeout):
+		return fault.Newf(fault.Precondition, "the connection to the machine is lost: %w", err)
 	}
-	if reason := s.Err(); reason != nil {
-		return reason
-	}
-	return fault.Newf(fault.Precondition, "the connection to the machine is lost: %w", err)
 }
