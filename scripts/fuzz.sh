@@ -1,10 +1,19 @@
 #!/bin/bash
-# fuzz.sh: runs each fuzz test for FUZZTIME, which is a minute by default.
+# fuzz.sh: runs each fuzz test for FUZZTIME, which is a minute by default. Each processor runs one
+# test at a time. If a test fails, fuzz.sh prints its output, runs the others, and fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-git grep -E '^func Fuzz[A-Za-z0-9_]*\(' -- '*_test.go' | while IFS=: read -r file line; do
-	name=${line#func }
-	name=${name%%(*}
-	echo "fuzz ${file%/*} $name"
-	go test -run '^$' -fuzz "^$name\$" -fuzztime "${FUZZTIME:-60s}" "./${file%/*}" </dev/null
-done
+
+# fuzz FOLDER NAME runs one test and prints its last progress. Some folders are in other modules.
+fuzz() {
+	local out code=0
+	out=$(go test -C "$1" -run '^$' -fuzz "^$2\$" -parallel 1 -fuzztime "${FUZZTIME:-60s}" 2>&1) || code=$?
+	[ "$code" = 0 ] && out=$(grep '^fuzz:' <<<"$out" | tail -n 1)
+	printf '%s %s\n%s\n' "$1" "$2" "$out"
+	return "$code"
+}
+export -f fuzz
+
+git grep -E '^func Fuzz[A-Za-z0-9_]*\(' -- '*_test.go' |
+	sed -E 's,^(.*)/[^/]*:func (Fuzz[A-Za-z0-9_]*)\(.*,\1 \2,' |
+	xargs -n 2 -P "$(nproc)" bash -c 'fuzz "$@"' fuzz
