@@ -206,8 +206,7 @@ func TestCommandCountsAsUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(testenv.Patience); p.entry(t, id, c.Sequence).EndedAt == nil && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-	}
+	testenv.Eventually(t, "the command has ended", func() bool { return p.entry(t, id, c.Sequence).EndedAt != nil })
 	if e := p.entry(t, id, c.Sequence); e.State != CommandExited || e.Stdout != "done\n" {
 		t.Errorf("%+v", e)
 	}

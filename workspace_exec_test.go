@@ -163,22 +163,11 @@ func testExecCancel(t *testing.T, p *Pyro, id string) {
 	if KindOf(err) != Canceled || !errors.Is(err, enough) || pid == 0 {
 		t.Fatalf("%s: %v, process %d", KindOf(err), err, pid)
 	}
-	for wait := time.Now().Add(testenv.Patience); syscall.Kill(pid, 0) == nil; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(wait) {
-			t.Fatal("the command still runs")
-		}
-	}
-	for wait := time.Now().Add(testenv.Patience); ; time.Sleep(10 * time.Millisecond) { // the supervisor records the end a moment later
-		e := p.entry(t, id, before.Sequence+1)
-		if e.EndedAt != nil {
-			if e.ExitCode != nil || e.Broken == "" || e.StdoutBytes == 0 {
-				t.Errorf("%+v", e)
-			}
-			return
-		}
-		if time.Now().After(wait) {
-			t.Fatalf("%+v", e)
-		}
+	testenv.Eventually(t, "the command has ended", func() bool { return syscall.Kill(pid, 0) != nil })
+	// The supervisor records the end a moment later.
+	testenv.Eventually(t, "the end is recorded", func() bool { return p.entry(t, id, before.Sequence+1).EndedAt != nil })
+	if e := p.entry(t, id, before.Sequence+1); e.ExitCode != nil || e.Broken == "" || e.StdoutBytes == 0 {
+		t.Errorf("%+v", e)
 	}
 }
 

@@ -225,13 +225,13 @@ func TestPersonAttachesToAgentShell(t *testing.T) {
 	one.sees(t, "half \xc3") // the first byte of a character is printed immediately
 	io.WriteString(one.keys, "\r")
 	resize <- WindowSize{70, 20}
-	for sized := false; !sized; time.Sleep(5 * time.Millisecond) {
+	testenv.Eventually(t, "the shell has the new size", func() bool {
 		all, err := p.ListShells(ctx, id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		sized = all.Shells[0].Cols == 70 && all.Shells[0].Rows == 20
-	}
+		return all.Shells[0].Cols == 70 && all.Shells[0].Rows == 20
+	})
 	io.WriteString(one.keys, "unfinished\x1dnot typed")
 	if err := <-one.done; err != nil || one.last.State != ShellRunning {
 		t.Errorf("detached: %+v, %v", one.last, err)

@@ -17,7 +17,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // hostCurl calls the host agent with curl. It uses the Connect protocol over HTTP/1.1 with JSON.
@@ -181,11 +182,7 @@ func (c hostCurl) shown() string {
 // until waits until the metrics contain a line.
 func (c hostCurl) until(line string) {
 	c.t.Helper()
-	for began := time.Now(); !strings.Contains(c.shown(), line); time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > patience {
-			c.t.Fatalf("no line %q", line)
-		}
-	}
+	testenv.Eventually(c.t, "the output contains the line "+line, func() bool { return strings.Contains(c.shown(), line) })
 }
 
 // types reads the output of a terminal with one call, and writes its input with other calls.

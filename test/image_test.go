@@ -14,7 +14,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -24,6 +23,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // someTools prints an archive of a few programs and their libraries. Links become files.
@@ -156,11 +157,8 @@ func TestServiceUser(t *testing.T) {
 		count := func() float64 {
 			return p.object("workspace", "service", "status", id, "loop")["restarts"].(map[string]any)["count"].(float64)
 		}
-		for first, deadline := count(), time.Now().Add(time.Minute); count() < first+more; time.Sleep(100 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("it is not started again")
-			}
-		}
+		first := count()
+		testenv.Eventually(t, "it is started again", func() bool { return count() >= first+more })
 	}
 	restarted(2)
 	p.pause(id)

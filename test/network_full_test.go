@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
@@ -37,12 +36,8 @@ open("done", "w").close()`)
 	if err := os.WriteFile(filepath.Join(folder, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(filepath.Join(folder, "done")); err == nil {
-			return
-		}
-		if time.Since(began) > patience {
-			t.Fatal("the program hangs")
-		}
-	}
+	testenv.Eventually(t, "the program ends", func() bool {
+		_, err := os.Stat(filepath.Join(folder, "done"))
+		return err == nil
+	})
 }

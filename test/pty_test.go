@@ -13,6 +13,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/flock"
 	"github.com/pyro-mcp/pyro/internal/session"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // terminal is a terminal session in a workspace.
@@ -109,11 +110,7 @@ func (s *terminal) close() {
 // awaitNoProcess waits until no program in the workspace has the given argument.
 func (p *program) awaitNoProcess(id, argument string) {
 	p.t.Helper()
-	for began := time.Now(); p.shell(id, "grep -lz '^"+argument+"$' /proc/[0-9]*/cmdline | wc -l") != "0\n"; time.Sleep(100 * time.Millisecond) {
-		if time.Since(began) > patience {
-			p.t.Fatalf("a program with %s still runs", argument)
-		}
-	}
+	testenv.Eventually(p.t, "no program with "+argument+" runs", func() bool { return p.shell(id, "grep -lz '^"+argument+"$' /proc/[0-9]*/cmdline | wc -l") == "0\n" })
 }
 
 // TestWorkspaceSession checks the terminal of a session in a workspace: name, folder, size,

@@ -11,7 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestServeEgressQuota sends data from sandboxes of "pyro serve" to another computer. When the team
@@ -87,14 +88,6 @@ func TestServeEgressQuota(t *testing.T) {
 		call(200, header, "GET", one, nil, &b)
 		return b.Status
 	}
-	eventually := func(what string, is func() bool) {
-		t.Helper()
-		for began := time.Now(); !is(); time.Sleep(100 * time.Millisecond) {
-			if time.Since(began) > patience {
-				t.Fatal("not so: ", what)
-			}
-		}
-	}
 	// upload sends requests of 200 kB each.
 	upload := func(want int, one string, requests int, out any) {
 		t.Helper()
@@ -120,7 +113,7 @@ func TestServeEgressQuota(t *testing.T) {
 	quota(4)
 	a, b := create(), create()
 	send(a, 6)
-	eventually("1 MB is counted", func() bool { return used() == 1 })
+	testenv.Eventually(t, "1 MB is counted", func() bool { return used() == 1 })
 	call(200, header, "POST", a+"/pause", nil, nil)
 	call(200, header, "POST", a+"/resume", nil, nil)
 	send(a, 6)
@@ -134,7 +127,7 @@ func TestServeEgressQuota(t *testing.T) {
 	c := create()
 	upload(0, c, 11, nil) // the sandbox can be paused before the script ends
 	for _, one := range []string{b, c} {
-		eventually("the sandboxes are paused", func() bool { return status(one) == "paused" })
+		testenv.Eventually(t, "the sandboxes are paused", func() bool { return status(one) == "paused" })
 	}
 	call(429, header, "POST", b+"/resume", nil, nil)
 	call(429, header, "POST", "/v1/sandboxes", map[string]any{"memory_mb": 256}, nil)

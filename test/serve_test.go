@@ -377,10 +377,9 @@ func TestServeIsKilled(t *testing.T) {
 	a.stop()
 	// Prune also removes the folders of interrupted creations. The supervisor of such a workspace
 	// can live a little longer than the server. Until it ends, the folder is locked.
-	for began := time.Now(); time.Since(began) < patience; time.Sleep(100 * time.Millisecond) {
+	testenv.Eventually(t, "no workspace is left", func() bool {
 		a.p.must("env", "prune")
-		if left, _ := os.ReadDir(filepath.Join(a.p.state, "workspaces")); len(left) == 0 {
-			break
-		}
-	}
+		left, _ := os.ReadDir(filepath.Join(a.p.state, "workspaces"))
+		return len(left) == 0
+	})
 }

@@ -106,11 +106,7 @@ func TestPublishedPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed("after its supervisor was killed")
-	for began := time.Now(); p.object("workspace", "status", id)["state"] != "stopped"; time.Sleep(20 * time.Millisecond) {
-		if time.Since(began) > patience {
-			t.Fatal("the end of the machine was not reported")
-		}
-	}
+	testenv.Eventually(t, "the machine has ended", func() bool { return p.object("workspace", "status", id)["state"] == "stopped" })
 	p.must("workspace", "start", id)
 	closed("after a start")
 	serve("web", fmt.Sprint(port, ":8000"))

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestPausedWorkspace runs all operations after which a paused workspace stays paused, and the
@@ -80,11 +82,7 @@ func TestAutoPause(t *testing.T) {
 	p.shell(id, counting)
 	paused := func(when string) {
 		t.Helper()
-		for began := time.Now(); p.stateOf(id) != "paused"; time.Sleep(50 * time.Millisecond) {
-			if time.Since(began) > patience {
-				t.Fatal(when, "it is not paused")
-			}
-		}
+		testenv.Eventually(t, "it is paused "+when, func() bool { return p.stateOf(id) == "paused" })
 	}
 	paused("after a command")
 	if w := p.object("workspace", "status", id); w["state_reason"] != "it was not used for 1 s" || w["auto_pause_seconds"] != 1.0 {
@@ -154,11 +152,7 @@ func TestForkOfPausedWorkspace(t *testing.T) {
 	p := workspaces(t)
 	id := p.create()
 	p.must("workspace", "service", "start", id, "counter", "--", "sh", "-c", "n=0; while :; do n=$((n+1)); echo $n; sleep 0.05; done")
-	for began := time.Now(); !strings.HasPrefix(p.must("workspace", "service", "logs", id, "counter"), "1\n2\n"); time.Sleep(50 * time.Millisecond) {
-		if time.Since(began) > patience {
-			t.Fatal("it has printed nothing")
-		}
-	}
+	testenv.Eventually(t, "the service has printed two lines", func() bool { return strings.HasPrefix(p.must("workspace", "service", "logs", id, "counter"), "1\n2\n") })
 	p.object("workspace", "pause", id)
 	fork := strings.TrimSpace(p.must("workspace", "fork", id, "--live", "--id-only"))
 	if s := p.object("workspace", "service", "status", fork, "counter"); s["state"] != "running" {

@@ -6,7 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestServices runs services of every kind in a machine.
@@ -26,11 +27,9 @@ func TestServices(t *testing.T) {
 	start("file", []string{"--ready-file", "sub/ready"}, "sleep 0.5; mkdir sub; : >sub/ready; sleep 1000")
 	start("command", []string{"--ready-command", "test -e by-command"}, "sleep 0.5; : >by-command; sleep 1000")
 	start("forks", nil, "setsid sh -c 'sleep 71.5; sleep 71.6' >/dev/null 2>&1 & sleep 0.5; exit 4")
-	for began := time.Now(); !strings.Contains(p.must("workspace", "service", "status", id, "forks"), "exited (exit code 4)"); time.Sleep(100 * time.Millisecond) {
-		if time.Since(began) > patience {
-			t.Fatal("a service that should end still runs")
-		}
-	}
+	testenv.Eventually(t, "the service has exited", func() bool {
+		return strings.Contains(p.must("workspace", "service", "status", id, "forks"), "exited (exit code 4)")
+	})
 	if left := p.shell(id, "grep -lz '^71[.]' /proc/[0-9]*/cmdline | wc -l"); left != "0\n" {
 		t.Errorf("%s processes of the service still run", left)
 	}
@@ -57,11 +56,7 @@ func TestServices(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	for began := time.Now(); p.object("workspace", "status", id)["state"] != "stopped"; time.Sleep(20 * time.Millisecond) {
-		if time.Since(began) > patience {
-			t.Fatal("the end of the machine was not reported")
-		}
-	}
+	testenv.Eventually(t, "the machine has ended", func() bool { return p.object("workspace", "status", id)["state"] == "stopped" })
 	if list := p.object("workspace", "service", "list", id); list["running_count"] != 0.0 || list["count"] != 8.0 {
 		t.Errorf("%v", list)
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // awaitShell reads the rendered output of a shell, using a cursor, until the output contains a
@@ -99,11 +101,7 @@ func TestShellFlood(t *testing.T) {
 	id := p.create()
 	shell := p.openShell(id)
 	p.must("workspace", "shell", "write", id, shell, "--input", "head -c 24M /dev/zero | tr '\\0' x; echo; echo flood over; exit 3")
-	for began := time.Now(); !strings.Contains(p.must("workspace", "shell", "list", id), "exit code 3"); time.Sleep(300 * time.Millisecond) {
-		if time.Since(began) > patience {
-			t.Fatal("it did not end")
-		}
-	}
+	testenv.Eventually(t, "the shell has exited", func() bool { return strings.Contains(p.must("workspace", "shell", "list", id), "exit code 3") })
 	out := p.object("workspace", "shell", "read", id, shell)
 	if dropped, printed := out["dropped_bytes"].(float64), out["output_bytes"].(float64); dropped < 20<<20 || printed-dropped > 5<<20 || out["truncated"] != true {
 		t.Errorf("%v of %v bytes are dropped", dropped, printed)

@@ -263,15 +263,7 @@ func TestWorkspaceExec(t *testing.T) {
 	r2.says("ready")
 	r2.Process.Kill()
 	r2.end()
-	for range 100 {
-		if p.shell(id, "pgrep sleep || echo none") == "none\n" {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	if got := p.shell(id, "pgrep sleep || echo none"); got != "none\n" {
-		t.Errorf("the command outlives its caller: %q", got)
-	}
+	testenv.Eventually(t, "the command ends after its caller", func() bool { return p.shell(id, "pgrep sleep || echo none") == "none\n" })
 
 	// Long output must arrive completely. A part of it must be stored.
 	if r := p.run(nil, "workspace", "exec", id, "--", "seq", "1000000"); len(r.stdout) != 6888896 || !strings.HasSuffix(r.stdout, "\n1000000\n") {
@@ -512,11 +504,7 @@ func TestTimeToLive(t *testing.T) {
 	if w := p.object("workspace", "status", id); w["state"] != "started" || w["expires_at"] == nil {
 		t.Errorf("%v", w)
 	}
-	for began := time.Now(); p.object("workspace", "status", id)["state"] != "stopped"; time.Sleep(100 * time.Millisecond) {
-		if time.Since(began) > testenv.Patience {
-			t.Fatal("it runs on")
-		}
-	}
+	testenv.Eventually(t, "the workspace is stopped", func() bool { return p.object("workspace", "status", id)["state"] == "stopped" })
 	if w := p.object("workspace", "status", id); w["state_reason"] != "its time to live of 3 s was over" || w["expires_at"] != nil {
 		t.Errorf("%v", w)
 	}

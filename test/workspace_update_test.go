@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // shape prints the processors and the memory in MiB that a machine sees.
@@ -104,11 +106,7 @@ func TestUpdateNetwork(t *testing.T) {
 	if !answers() {
 		t.Error("the published port does not answer after a change of rules")
 	}
-	for began := time.Now(); !strings.Contains(p.shell(id, "cat client"), "closed"); time.Sleep(50 * time.Millisecond) {
-		if time.Since(began) > time.Minute {
-			t.Fatal("a connection that the policy refuses stays open")
-		}
-	}
+	testenv.Eventually(t, "the connection that the policy refuses is closed", func() bool { return strings.Contains(p.shell(id, "cat client"), "closed") })
 	update("--clear-egress", "--network-policy", "egress")
 	reaches("without rules", map[string]bool{good: true, public: true})
 	if answers() {

@@ -177,11 +177,7 @@ func TestOutputWaitsForSpace(t *testing.T) {
 		t.Fatal("an acknowledgement beyond the end of the output let the writer continue")
 	}
 	o.ack(1)
-	for began := time.Now(); o.length() != ringSize+1; time.Sleep(time.Millisecond) {
-		if time.Since(began) > testenv.Patience {
-			t.Fatal("the writer still blocks after an acknowledgement")
-		}
-	}
+	testenv.Eventually(t, "the writer continues after an acknowledgement", func() bool { return o.length() == ringSize+1 })
 	o.detach()
 	<-wrote
 }

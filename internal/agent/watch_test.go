@@ -191,11 +191,7 @@ func TestWatchEnds(t *testing.T) {
 	for _, end := range leave {
 		end()
 	}
-	for began := time.Now(); instances() != 0 || w.watches.Load() != 0; time.Sleep(time.Millisecond) {
-		if time.Since(began) > testenv.Patience {
-			t.Fatalf("%d inotify instances are left", instances())
-		}
-	}
+	testenv.Eventually(t, "no inotify instance is left", func() bool { return instances() == 0 && w.watches.Load() == 0 })
 }
 
 // TestHostileWatch checks that a watch does not leave the root, and refuses bad requests.

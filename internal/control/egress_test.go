@@ -5,6 +5,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/control/store"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestEgressQuota checks that the sandboxes of a team are paused when they have sent as much as the
@@ -15,7 +16,7 @@ func TestEgressQuota(t *testing.T) {
 		quota := func(mb int64) { w.check(w.store.SetQuota(ctx, w.by.TeamID, store.Quota{EgressMB: mb})) }
 		used := func(mb int64) {
 			t.Helper()
-			w.eventually("the use is recorded", func() bool {
+			testenv.Eventually(w.t, "the use is recorded", func() bool {
 				q, err := w.Quota(ctx, w.by)
 				return err == nil && q.Used.EgressMB == mb
 			})
@@ -41,7 +42,7 @@ func TestEgressQuota(t *testing.T) {
 		_, err = w.CreateSandbox(ctx, w.by, Create{Template: "minimal", VCPUs: 1, MemoryMB: 512, DiskMB: 1024})
 		w.wants("create", err, fault.Exhausted)
 		w.host.Set(b.ID, statusRunning)
-		w.eventually("a sandbox that the host has resumed is paused again", func() bool { return w.host.Statuses()[b.ID] == statusPaused })
+		testenv.Eventually(w.t, "a sandbox that the host has resumed is paused again", func() bool { return w.host.Statuses()[b.ID] == statusPaused })
 		w.becomes(b.ID, statusPaused, store.WantPaused)
 		entries, err := w.Audits(ctx, w.owner(), store.AuditQuery{Limit: 100})
 		w.check(err)

@@ -24,23 +24,13 @@ func (w *world) follow() {
 		cancel()
 		following.Wait()
 	})
-	w.eventually("the host is followed", func() bool { return w.host.Watchers() == 1 })
-}
-
-// eventually waits until a condition is true.
-func (w *world) eventually(what string, is func() bool) {
-	w.t.Helper()
-	for began := time.Now(); !is(); time.Sleep(2 * time.Millisecond) {
-		if time.Since(began) > testenv.Patience {
-			w.t.Fatalf("not so after %v: %s", testenv.Patience, what)
-		}
-	}
+	testenv.Eventually(w.t, "the host is followed", func() bool { return w.host.Watchers() == 1 })
 }
 
 // becomes waits until the record of a sandbox has a state.
 func (w *world) becomes(id, status string, wanted store.Wanted) {
 	w.t.Helper()
-	w.eventually("the record is "+status+", wanted "+string(wanted), func() bool {
+	testenv.Eventually(w.t, "the record is "+status+", wanted "+string(wanted), func() bool {
 		b, err := w.store.Record(w.t.Context(), id)
 		return err == nil && b.Status == status && b.Wanted == wanted
 	})
@@ -56,7 +46,7 @@ func (w *world) use(id string) time.Time {
 // wasUsed waits until the record of a sandbox has the time of its last use.
 func (w *world) wasUsed(id string, used time.Time) {
 	w.t.Helper()
-	w.eventually("the use is recorded", func() bool {
+	testenv.Eventually(w.t, "the use is recorded", func() bool {
 		b, err := w.store.Record(w.t.Context(), id)
 		return err == nil && b.ActiveAt.Equal(used)
 	})
@@ -86,7 +76,7 @@ func TestFollow(t *testing.T) {
 		}
 		w.host.SetBreak(func(string, bool) error { return connect.NewError(connect.CodeUnavailable, errors.New("gone")) })
 		w.host.BreakStreams()
-		w.eventually("the stream is broken", func() bool { return w.host.Watchers() == 0 })
+		testenv.Eventually(w.t, "the stream is broken", func() bool { return w.host.Watchers() == 0 })
 		w.host.Lose(early.ID)
 		w.host.Set(b.ID, statusRunning)
 		w.host.SetBreak(nil)
@@ -124,12 +114,12 @@ func TestFollowFinishesOperations(t *testing.T) {
 				case "resume":
 					w.becomes(b.ID, statusRunning, store.WantRunning)
 				case "destroy":
-					w.eventually("it is gone", func() bool { _, err := w.store.Record(t.Context(), b.ID); return err != nil })
+					testenv.Eventually(w.t, "it is gone", func() bool { _, err := w.store.Record(t.Context(), b.ID); return err != nil })
 				}
 				w.host.SetBreak(nil)
 			}
 		}
-		w.eventually("the host has exactly the recorded sandboxes", func() bool {
+		testenv.Eventually(w.t, "the host has exactly the recorded sandboxes", func() bool {
 			all, err := w.Sandboxes(t.Context(), w.by)
 			return err == nil && len(all) == len(w.host.Statuses())
 		})
@@ -177,7 +167,7 @@ func TestFollowDuringOperations(t *testing.T) {
 			})
 		}
 		all.Wait()
-		w.eventually("records and host agree", func() bool {
+		testenv.Eventually(w.t, "records and host agree", func() bool {
 			there := w.host.Statuses()
 			all, err := w.Sandboxes(t.Context(), w.by)
 			for _, b := range all {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestPull(t *testing.T) {
@@ -108,7 +109,7 @@ func TestConcurrentPullsShareOneDownload(t *testing.T) {
 	cache := t.TempDir()
 	put(t, filepath.Join(cache, "hang"), "1s")
 	a, b := start(t, cache, "use"), start(t, cache, "use")
-	eventually(t, "both have it", func() bool { return a.stdout.String() != "" && b.stdout.String() != "" })
+	testenv.Eventually(t, "both have it", func() bool { return a.stdout.String() != "" && b.stdout.String() != "" })
 	if a.stdout.String() != b.stdout.String() || !strings.HasPrefix(a.stdout.String(), "sha256:") {
 		t.Errorf("got %q and %q", a.stdout.String(), b.stdout.String())
 	}
@@ -143,7 +144,7 @@ func TestPruneSkipsUsedFiles(t *testing.T) {
 	cache := t.TempDir()
 	s := testStore(cache)
 	other := start(t, cache, "use")
-	eventually(t, "the other has it", func() bool { return other.stdout.String() != "" })
+	testenv.Eventually(t, "the other has it", func() bool { return other.stdout.String() != "" })
 	if pruned := must[Pruned](t)(s.Prune(t.Context(), PruneOptions{All: true})); len(pruned.Removed) != 0 {
 		t.Fatalf("pruned %+v", pruned)
 	}
@@ -184,7 +185,7 @@ func TestKilledPullLeavesNothing(t *testing.T) {
 	} {
 		os.Remove(filepath.Join(cache, "hanging"))
 		other := start(t, cache, "use")
-		eventually(t, "the build", func() bool { return exists(filepath.Join(cache, "hanging")) })
+		testenv.Eventually(t, "the build hangs", func() bool { return exists(filepath.Join(cache, "hanging")) })
 		if pruned := must[Pruned](t)(s.Prune(t.Context(), PruneOptions{All: true})); len(pruned.Removed) != 0 {
 			t.Errorf("pruned a running pull: %+v", pruned)
 		}
@@ -209,7 +210,7 @@ func TestCancelledPull(t *testing.T) {
 		_, err := s.Pull(ctx, "debian:12", false, nil)
 		done <- err
 	}()
-	eventually(t, "the build", func() bool { return exists(filepath.Join(cache, "hanging")) })
+	testenv.Eventually(t, "the build hangs", func() bool { return exists(filepath.Join(cache, "hanging")) })
 
 	short, stop := context.WithTimeout(t.Context(), 150*time.Millisecond)
 	defer stop()

@@ -158,17 +158,6 @@ func (l *lockedBuffer) String() string {
 	return string(l.b)
 }
 
-func eventually(t *testing.T, what string, met func() bool) {
-	t.Helper()
-	for range 500 {
-		if met() {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	t.Fatalf("%s did not happen within 10 s", what)
-}
-
 // leftovers returns the temporary files that remain after all operations have ended.
 func leftovers(t *testing.T, s *Store) []string {
 	t.Helper()

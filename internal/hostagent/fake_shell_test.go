@@ -6,12 +6,10 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
-	"testing"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/program"
-	"github.com/pyro-mcp/pyro/internal/testenv"
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
@@ -142,14 +140,4 @@ func (f fake) KillShell(_ context.Context, id string) (workspace.Shell, error) {
 	s := f.shell(id)
 	s.end(program.Exit{Code: 137, Signal: 9})
 	return s.now(), nil
-}
-
-// eventually waits until a condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("not in time:", what)
-		}
-	}
 }

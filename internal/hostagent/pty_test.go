@@ -16,6 +16,7 @@ import (
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
 	"github.com/pyro-mcp/pyro/internal/gen/hostagent/v1/hostagentv1connect"
 	"github.com/pyro-mcp/pyro/internal/program"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // ptyUser is a client that has attached to a terminal.
@@ -84,7 +85,7 @@ func TestTerminalOutlivesClient(t *testing.T) {
 		if _, err := c.PtySendInput(t.Context(), connect.NewRequest(&pb.PtySendInputRequest{SandboxId: "x", Tag: name, Data: []byte("typed")})); err != nil || s.typed != "typed" {
 			t.Errorf("%s: it was typed %q, %v", name, s.typed, err)
 		}
-		eventually(t, "the acknowledgement is stored", func() bool { return s.now().AckedBytes == 5 })
+		testenv.Eventually(t, "the acknowledgement is stored", func() bool { return s.now().AckedBytes == 5 })
 		u.leave()
 		s.out.Write([]byte("missed "))
 		again, started := attach(t, c, &pb.PtyAttachRequest{SandboxId: "x", Tag: name, Cols: 100})

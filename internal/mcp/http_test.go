@@ -266,11 +266,7 @@ func TestProtocols(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for wait := time.Now().Add(testenv.Patience); s.Sessions() > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(wait) {
-			t.Fatalf("%d leftover sessions", s.Sessions())
-		}
-	}
+	testenv.Eventually(t, "no session is left", func() bool { return s.Sessions() == 0 })
 }
 
 // session starts a session in the older protocol and returns its ID.
@@ -346,15 +342,13 @@ func TestFlood(t *testing.T) {
 			a.Body.Close()
 		})
 	}
-	for wait := time.Now().Add(testenv.Patience); time.Now().Before(wait); time.Sleep(10 * time.Millisecond) {
+	testenv.Eventually(t, "all requests are answered", func() bool {
 		var answered int64
 		for i := range statuses {
 			answered += statuses[i].Load()
 		}
-		if answered == 2*maxRequests {
-			break
-		}
-	}
+		return answered == 2*maxRequests
+	})
 	end()
 	clients.Wait()
 	if statuses[200].Load() == 0 || statuses[200].Load() > maxRequests || statuses[409].Load() == 0 {

@@ -241,11 +241,7 @@ func (k *killing) end(t *testing.T) {
 		}
 		called(t, k.client, "pty_close", args{"session_id": r.id})
 	}
-	for deadline := time.Now().Add(testenv.Patience); len(k.processes()) > 0; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("left %v", k.processes())
-		}
-	}
+	testenv.Eventually(t, "no process is left", func() bool { return len(k.processes()) == 0 })
 	filepath.WalkDir(k.root, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.Type()&(fs.ModeSocket|fs.ModeNamedPipe) != 0 {
 			t.Errorf("leftover: %s", path)

@@ -83,14 +83,10 @@ func TestFinalOutput(t *testing.T) {
 		t.Errorf("%v", s)
 	}
 	soon := w.restarted(t, env{"GC_INTERVAL_SEC": "1", "IDLE_GRACE_SEC": "1"})
-	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(50 * time.Millisecond) {
-		if _, err := soon.try(t, "pty_status", args{"session_id": id}); fault.KindOf(err) == fault.NotFound {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("it is never deleted")
-		}
-	}
+	testenv.Eventually(t, "the session is deleted", func() bool {
+		_, err := soon.try(t, "pty_status", args{"session_id": id})
+		return fault.KindOf(err) == fault.NotFound
+	})
 }
 
 // TestForget checks that running sessions and the most recently ended sessions are kept.
@@ -176,9 +172,9 @@ func TestManyReaders(t *testing.T) {
 func TestSearchLargeBuffer(t *testing.T) {
 	w := newWorld(t, nil)
 	id := w.spawn(t, `yes 'compiling some/path.go:123 with $HOME and 3 > 2' | head -c 1000000; printf 'user@host:~$ '; sleep 1000`)
-	for total := 0.0; total < 1e6+13; time.Sleep(10 * time.Millisecond) {
-		total = w.object(t, "pty_status", args{"session_id": id})["buf_total_offset"].(float64)
-	}
+	testenv.Eventually(t, "the output is complete", func() bool {
+		return w.object(t, "pty_status", args{"session_id": id})["buf_total_offset"].(float64) >= 1e6+13
+	})
 	began := time.Now()
 	r := w.object(t, "pty_read_until", args{"session_id": id, "pattern": `\w+@\w+:\S+[$#] $`, "regex": true, "max_chars": 13})
 	t.Log(time.Since(began))

@@ -168,11 +168,7 @@ func (s *showcase) killSessionProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	unix.Kill(pid, unix.SIGKILL)
-	for deadline := time.Now().Add(testenv.Patience); info.Folder.HasProcess(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("its session process still runs")
-		}
-	}
+	testenv.Eventually(t, "the session process has ended", func() bool { return !info.Folder.HasProcess() })
 }
 
 // filled waits until the session has printed as much output as text. It does not consume the

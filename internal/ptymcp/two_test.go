@@ -111,11 +111,7 @@ func TestCloseEndsWaitingCalls(t *testing.T) {
 				}
 			})
 		}
-		for deadline := time.Now().Add(testenv.Patience); w.connections(t, id) < 5; time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: %d wait", backend, w.connections(t, id))
-			}
-		}
+		testenv.Eventually(t, backend+": five calls wait", func() bool { return w.connections(t, id) >= 5 })
 		called(t, two, "pty_close", args{"session_id": id})
 		wg.Wait()
 		if text, failed := result(t, one, "pty_status", args{"session_id": id}); !failed || !strings.Contains(text, "unknown session_id") {

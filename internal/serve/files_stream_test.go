@@ -75,7 +75,7 @@ func TestStreamWrite(t *testing.T) {
 	r, out := io.Pipe()
 	go func() {
 		io.WriteString(out, field("path", "/b")+field("file", "x"))
-		w.until("the server reads", func() bool { return w.host.Received() > 0 })
+		testenv.Eventually(w.t, "the server reads", func() bool { return w.host.Received() > 0 })
 		out.CloseWithError(context.Canceled) // the client leaves
 	}()
 	w.upload(id, r)

@@ -125,17 +125,7 @@ func TestExecStream(t *testing.T) {
 	c = w.dial("full", path, `{"type":"start","cmd":"wait"}`)
 	c.expect(`{"type":"start","pid":7}`)
 	c.CloseNow()
-	w.until("both programs are killed", func() bool { return w.host.Killed() == 2 })
-}
-
-// until waits until a condition is true.
-func (w *world) until(what string, ok func() bool) {
-	w.t.Helper()
-	for began := time.Now(); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > testenv.Patience {
-			w.t.Fatal("it does not happen: " + what)
-		}
-	}
+	testenv.Eventually(w.t, "both programs are killed", func() bool { return w.host.Killed() == 2 })
 }
 
 func TestProcessStream(t *testing.T) {
@@ -408,7 +398,7 @@ func TestDeadClients(t *testing.T) {
 	w.server.pingEvery = 300 * time.Millisecond
 	c := w.dial("full", "/v1/sandboxes/"+w.create().ID+"/exec/stream", `{"type":"start","cmd":"flood"}`)
 	c.expect(`{"type":"start","pid":7}`)
-	w.until("the program is killed", func() bool { return w.host.Killed() == 1 })
+	testenv.Eventually(w.t, "the program is killed", func() bool { return w.host.Killed() == 1 })
 	if n := w.host.Printed(); n > 64<<20 {
 		t.Errorf("the program printed %d bytes", n)
 	}
@@ -420,7 +410,7 @@ func TestSlowReader(t *testing.T) {
 	c := w.dial("full", "/v1/sandboxes/"+w.create().ID+"/exec/stream", `{"type":"start","cmd":"flood"}`)
 	c.expect(`{"type":"start","pid":7}`)
 	last := int64(-1)
-	w.until("the program stops", func() bool {
+	testenv.Eventually(w.t, "the program stops", func() bool {
 		now := w.host.Printed()
 		same := now == last && now > 0
 		last = now
@@ -478,7 +468,7 @@ func TestChangesAreRecorded(t *testing.T) {
 	w.call("full", "POST", one+"/files/rename", map[string]string{"old_path": "/a", "new_path": "/b"}, nil)
 	w.call("full", "POST", one+"/files/rename", map[string]string{"old_path": "/a", "new_path": "/c"}, nil)
 	found := map[string]int{}
-	w.until("all is recorded", func() bool {
+	testenv.Eventually(w.t, "all is recorded", func() bool {
 		all, err := w.control.Audits(t.Context(), control.Identity{Actor: control.Actor{TeamID: w.team}, Role: store.RoleOwner}, store.AuditQuery{Limit: 100})
 		w.check(err)
 		clear(found)

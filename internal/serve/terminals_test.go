@@ -82,7 +82,7 @@ func TestTerminalHolder(t *testing.T) {
 	a.reads(holder("", false, 0), `{"type":"output","data":"eW8=","offset":2}`)
 	a.send(`{"type":"input","data":"ZXhpdA0="}`)
 	a.reads(`{"type":"output","data":"ZXhpdA0=","offset":4}`, `{"type":"exit","exit_code":0}`)
-	w.until("nothing is left of the terminal", func() bool {
+	testenv.Eventually(w.t, "nothing is left of the terminal", func() bool {
 		w.server.terminals.mu.Lock()
 		defer w.server.terminals.mu.Unlock()
 		return len(w.server.terminals.open) == 0

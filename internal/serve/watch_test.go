@@ -9,6 +9,8 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/coder/websocket"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestWatchSandbox checks the frames of a watched sandbox, until it is removed.
@@ -73,7 +75,7 @@ func TestWatchFolders(t *testing.T) {
 
 	w.host.PauseInactive(id)
 	expect("paused")
-	w.until("the watch ends", func() bool { return w.host.WatchedFolders() == 0 })
+	testenv.Eventually(w.t, "the watch ends", func() bool { return w.host.WatchedFolders() == 0 })
 	w.host.Set(id, "running")
 	expect("running", "/b")
 	w.host.ChangeFolder("/b")
@@ -81,15 +83,15 @@ func TestWatchFolders(t *testing.T) {
 
 	w.host.PauseInactive(id)
 	expect("paused")
-	w.until("the watch ends", func() bool { return w.host.WatchedFolders() == 0 })
+	testenv.Eventually(w.t, "the watch ends", func() bool { return w.host.WatchedFolders() == 0 })
 	before := calls.Load()
 	c.send(`{"type":"folders","paths":["/c"]}`)
-	w.until("the server asks for the folder", func() bool { return calls.Load() > before })
+	testenv.Eventually(w.t, "the server asks for the folder", func() bool { return calls.Load() > before })
 	w.host.Set(id, "running")
 	expect("running", "/c")
 
 	c.send(`{"type":"folders","paths":[]}`)
-	w.until("the watch ends", func() bool { return w.host.WatchedFolders() == 0 })
+	testenv.Eventually(w.t, "the watch ends", func() bool { return w.host.WatchedFolders() == 0 })
 	w.host.SetBreak(func(call string, _ bool) error {
 		if call == "watch folders" {
 			return connect.NewError(connect.CodeResourceExhausted, errors.New("too many"))
@@ -105,5 +107,5 @@ func TestWatchFolders(t *testing.T) {
 	expect("/d")
 	c.send(`{"type":"folders","paths":["/e"` + strings.Repeat(`,"/e"`, maxFolders) + `]}`)
 	c.ends("invalid_request", websocket.StatusPolicyViolation)
-	w.until("the watch ends", func() bool { return w.host.WatchedFolders() == 0 })
+	testenv.Eventually(w.t, "the watch ends", func() bool { return w.host.WatchedFolders() == 0 })
 }

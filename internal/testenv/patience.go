@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"os"
+	"testing"
 	"time"
 )
 
@@ -17,4 +18,18 @@ func patience(text string) time.Duration {
 		return d
 	}
 	return 3 * time.Minute
+}
+
+// Eventually waits until met returns true. After Patience it fails the test, and prints what, a
+// sentence that should have become true. Eventually calls met in intervals of an eighth of the time
+// since the start, at least 1 ms and at most 100 ms.
+func Eventually(t testing.TB, what string, met func() bool) {
+	t.Helper()
+	for began := time.Now(); !met(); {
+		waited := time.Since(began)
+		if waited > Patience {
+			t.Fatalf("not so after %v: %s", Patience, what)
+		}
+		time.Sleep(min(max(waited/8, time.Millisecond), 100*time.Millisecond))
+	}
 }

@@ -17,6 +17,12 @@ var played = map[string]func(*testing.T){
 	"lacks":   func(t *testing.T) { Lacks(t, "no loop devices") },
 	"seed":    func(t *testing.T) { t.Log("drawn from", Seed(t, 7)) },
 	"seeds":   func(t *testing.T) { t.Log(slices.Collect(Seeds(t, 3))) },
+	"third": func(t *testing.T) {
+		calls := 0
+		Eventually(t, "three calls", func() bool { calls++; return calls == 3 })
+		t.Log("calls:", calls)
+	},
+	"never": func(t *testing.T) { Eventually(t, "it rains", func() bool { return false }) },
 }
 
 // TestPlayed runs only in a child process that TestEnds starts.
@@ -43,6 +49,8 @@ func TestEnds(t *testing.T) {
 		{"seeds", "", false, "[0 1 2]"},
 		{"seeds", "PYRO_TEST_SEED=18446744073709551615", false, "[18446744073709551615 0 1]"},
 		{"seed", "PYRO_TEST_SEED=many", true, `"many" is not a number`},
+		{"third", "", false, "calls: 3"},
+		{"never", "PYRO_TEST_PATIENCE=20ms", true, "not so after 20ms: it rains"},
 	} {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestPlayed$", "-test.v")
 		cmd.Env = append(os.Environ(), "PYRO_TEST_REQUIRE=", "PYRO_TEST_SEED=", inside+"="+c.play, c.variable)

@@ -149,14 +149,10 @@ func TestSweepDuringDelete(t *testing.T) {
 	for range 5 {
 		w := create(t, m, files...)
 		check(t, m.Delete(t.Context(), store.KindWorkspace, w.ID))
-		for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(time.Millisecond) { // another process might be removing the empty folder
+		// Another process might be removing the empty folder.
+		testenv.Eventually(t, "its folder is removed", func() bool {
 			_, err := os.Stat(string(m.folder(w.ID)))
-			if errors.Is(err, fs.ErrNotExist) {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("its folder still exists: %v", err)
-			}
-		}
+			return errors.Is(err, fs.ErrNotExist)
+		})
 	}
 }

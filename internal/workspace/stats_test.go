@@ -41,11 +41,7 @@ func TestSamples(t *testing.T) {
 	}
 	before := []Sample{first[busy.ID], first[stopped.ID]}
 	check(t, os.WriteFile(filepath.Join(string(m.folder(stopped.ID)), "more"), bytes.Repeat([]byte("x"), 1<<20), 0o600))
-	for began := time.Now(); samples(before)[busy.ID].Load(first[busy.ID]) < 0.05; time.Sleep(20 * time.Millisecond) {
-		if time.Since(began) > testenv.Patience {
-			t.Fatal("the processor time of a loop is not counted")
-		}
-	}
+	testenv.Eventually(t, "the processor time of a loop is counted", func() bool { return samples(before)[busy.ID].Load(first[busy.ID]) >= 0.05 })
 	if again := samples(before)[stopped.ID].DiskBytes; again != first[stopped.ID].DiskBytes {
 		t.Errorf("a stopped workspace was measured again: %d bytes", again)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -135,19 +134,6 @@ func TestFailingWriter(t *testing.T) {
 	gone(t, mark)
 }
 
-// eventually repeats a call until the call succeeds.
-func eventually(t testing.TB, call func() error) {
-	t.Helper()
-	var err error
-	for range 500 {
-		if err = call(); err == nil {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Error(err)
-}
-
 func TestSignal(t *testing.T) {
 	c := dial(t, startAgent(t))
 	command := sh("trap 'echo got it; exit 3' USR1; echo ready; while :; do sleep 0.02; done")
@@ -168,15 +154,11 @@ func TestSignal(t *testing.T) {
 	}
 	command = sh(tree)
 	command.ID = "killed"
-	killed := make(chan struct{})
-	go func() {
-		defer close(killed)
-		eventually(t, func() error { return c.Kill(context.Background(), "killed") })
-	}()
-	if got := run(t, c, command, nil); got.Signal != 9 {
-		t.Errorf("%+v", got)
+	wait := background(t, c, command)
+	testenv.Eventually(t, "the command can be killed", func() bool { return c.Kill(context.Background(), "killed") == nil })
+	if exit, err := wait(); err != nil || exit.Signal != 9 {
+		t.Errorf("%+v, %v", exit, err)
 	}
-	<-killed
 	gone(t, mark)
 	if err := c.Signal(within(t), "nobody", syscall.SIGTERM); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("an unknown command: %v", err)
@@ -204,7 +186,7 @@ func background(t *testing.T, c *Client, command program.Command) (wait func() (
 func TestKnownID(t *testing.T) {
 	c := dial(t, startAgent(t))
 	wait := background(t, c, program.Command{ID: "mine", Argv: []string{"sleep", "0.5"}})
-	eventually(t, func() error { return c.Signal(context.Background(), "mine", syscall.SIGCONT) })
+	testenv.Eventually(t, "the command runs", func() bool { return c.Signal(context.Background(), "mine", syscall.SIGCONT) == nil })
 	if _, err := c.Exec(within(t), program.Command{ID: "mine", Argv: []string{"true"}}, program.Attach{}); fault.KindOf(err) != fault.Exists {
 		t.Errorf("the same id again: %v", err)
 	}
@@ -224,7 +206,7 @@ func TestTooManyCommands(t *testing.T) {
 		waits = append(waits, background(t, c, program.Command{ID: strconv.Itoa(i), Argv: []string{"sleep", "600"}}))
 	}
 	for i := range most {
-		eventually(t, func() error { return c.Signal(context.Background(), strconv.Itoa(i), syscall.SIGCONT) })
+		testenv.Eventually(t, "all commands run", func() bool { return c.Signal(context.Background(), strconv.Itoa(i), syscall.SIGCONT) == nil })
 	}
 	if _, err := c.Exec(within(t), program.Command{Argv: []string{"true"}}, program.Attach{}); fault.KindOf(err) != fault.Exhausted {
 		t.Errorf("one more: %v", err)
@@ -287,12 +269,7 @@ func TestRelease(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "whole")
 	start("running", "sh", "-c", "head -c 3000000 /dev/zero; echo whole > "+file)
 	release("running")
-	eventually(t, func() error {
-		if err := follow("running"); connect.CodeOf(err) != connect.CodeNotFound {
-			return fmt.Errorf("a released command: %v", err)
-		}
-		return nil
-	})
+	testenv.Eventually(t, "the released command is forgotten", func() bool { return connect.CodeOf(follow("running")) == connect.CodeNotFound })
 	if b, _ := os.ReadFile(file); string(b) != "whole\n" {
 		t.Errorf("it left %q", b)
 	}

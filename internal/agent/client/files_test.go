@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestFiles(t *testing.T) {
@@ -59,11 +60,9 @@ func TestFiles(t *testing.T) {
 	if err := c.WriteFile(ctx, FileSpec{Path: file, Size: 1 << 20}, bytes.NewReader(data[:1000])); err == nil {
 		t.Error("a reader that ends early was accepted")
 	}
-	eventually(t, func() error {
-		if entries, _ := os.ReadDir(filepath.Dir(file)); len(entries) != 1 {
-			return errors.New("something is left beside the file")
-		}
-		return nil
+	testenv.Eventually(t, "nothing is left beside the file", func() bool {
+		entries, _ := os.ReadDir(filepath.Dir(file))
+		return len(entries) == 1
 	})
 	if b, _ := os.ReadFile(file); !bytes.Equal(b, data) {
 		t.Error("the file is not the old one")

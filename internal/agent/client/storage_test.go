@@ -13,6 +13,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/volume"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/program"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // execEnv is an ExecEnv that simulates freezing and stopping processes.
@@ -129,12 +130,7 @@ func TestFreezeExpires(t *testing.T) {
 	ctx := within(t)
 	thawed := func(what string) {
 		t.Helper()
-		eventually(t, func() error {
-			if p.isFrozen() {
-				return errors.New("it is frozen still: " + what)
-			}
-			return nil
-		})
+		testenv.Eventually(t, "it is thawed, because "+what, func() bool { return !p.isFrozen() })
 		if held, err := c.Thaw(ctx); held || err != nil {
 			t.Errorf("%s: %t, %v", what, held, err)
 		}
@@ -167,24 +163,15 @@ func TestHeldUntilRenewed(t *testing.T) {
 			t.Fatalf("%v, held: %t, frozen: %t", err, p.isHeld(), p.isFrozen())
 		}
 	}
-	until := func(what string, is func() bool) {
-		t.Helper()
-		eventually(t, func() error {
-			if !is() {
-				return errors.New("not yet: " + what)
-			}
-			return nil
-		})
-	}
 	hold(time.Minute)
 	if _, err := c.Thaw(ctx); err != nil || p.isHeld() {
 		t.Errorf("thawed: %v, held: %t", err, p.isHeld())
 	}
 	hold(50 * time.Millisecond)
-	until("its limit is over", func() bool { return !p.isHeld() && !p.isFrozen() })
+	testenv.Eventually(t, "its limit is over", func() bool { return !p.isHeld() && !p.isFrozen() })
 	hold(time.Minute)
 	c.current().close()
-	until("its session is over", func() bool { return !p.isFrozen() })
+	testenv.Eventually(t, "its session is over", func() bool { return !p.isFrozen() })
 	if !p.isHeld() {
 		t.Error("processes run before the machine is renewed")
 	}
@@ -260,9 +247,9 @@ func TestQuiesce(t *testing.T) {
 		_, err := c.Exec(ctx, command, program.Attach{})
 		running <- err
 	}()
-	eventually(t, func() error {
+	testenv.Eventually(t, "the command has begun", func() bool {
 		_, err := os.Stat(filepath.Join(dir, volume.FilesFolder, "begun"))
-		return err
+		return err == nil
 	})
 	for range 2 {
 		if err := c.Quiesce(ctx); err != nil {

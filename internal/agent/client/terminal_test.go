@@ -103,11 +103,8 @@ func TestResize(t *testing.T) {
 		t.Errorf("%q, %+v, %v", shown, exit, err)
 	}
 	wait := background(t, c, program.Command{ID: "plain", Argv: []string{"sleep", "600"}})
-	eventually(t, func() error {
-		if err := c.Resize(within(t), "plain", 50, 20); fault.KindOf(err) != fault.Precondition {
-			return err
-		}
-		return nil
+	testenv.Eventually(t, "a command without a terminal can't be resized", func() bool {
+		return fault.KindOf(c.Resize(within(t), "plain", 50, 20)) == fault.Precondition
 	})
 	c.Kill(within(t), "plain")
 	wait()

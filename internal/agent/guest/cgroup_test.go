@@ -4,7 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestKernelCounters(t *testing.T) {
@@ -70,11 +71,7 @@ func TestRepeatedKill(t *testing.T) {
 		t.Errorf("%v, %q, %q", err, file("cgroup.kill"), file("pids.max"))
 	}
 	write("cgroup.kill", "")
-	for began := time.Now(); file("cgroup.kill") != "1"; time.Sleep(time.Millisecond) {
-		if time.Since(began) > time.Minute {
-			t.Fatal("the members that survived were not killed")
-		}
-	}
+	testenv.Eventually(t, "the remaining members are killed", func() bool { return file("cgroup.kill") == "1" })
 	g.Release()
 	if len(groups.left) != 1 || file("pids.max") != "0" {
 		t.Error("a cgroup with members was released")

@@ -123,11 +123,7 @@ func (a *started) marked() (pids []int) {
 
 func (a *started) none(t *testing.T) {
 	t.Helper()
-	for began := time.Now(); len(a.marked()) > 0; time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > testenv.Patience {
-			t.Fatalf("leftover processes: %v", a.marked())
-		}
-	}
+	testenv.Eventually(t, "no process is left", func() bool { return len(a.marked()) == 0 })
 }
 
 // children returns the PIDs of the children of a process, and how many of them are zombies.
@@ -162,11 +158,7 @@ func TestNothingOutlivesTheOwner(t *testing.T) {
 		_, err := c.Exec(ctx, program.Command{Argv: []string{"sh", "-c", hard + "; sleep 600"}, Env: []string{a.mark}}, program.Attach{})
 		running <- err
 	}()
-	for began := time.Now(); len(a.marked()) < 9; time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > testenv.Patience {
-			t.Fatalf("only %v run", a.marked())
-		}
-	}
+	testenv.Eventually(t, "nine processes run", func() bool { return len(a.marked()) >= 9 })
 	a.stream.Close()
 	if err := a.cmd.Wait(); err != nil {
 		t.Error(err)

@@ -72,7 +72,7 @@ func TestContainedProgramLeavesNoProcess(t *testing.T) {
 	go io.Copy(io.Discard, reader)
 	defer reader.Close()
 	beat := filepath.Join(dir, "beat")
-	waitFor(t, func() bool { b, _ := os.ReadFile(beat); return len(b) > 0 })
+	testenv.Eventually(t, "the program runs", func() bool { b, _ := os.ReadFile(beat); return len(b) > 0 })
 	cancel()
 	if err := <-done; err == nil {
 		t.Error("a killed program has succeeded")
@@ -93,17 +93,6 @@ func TestContainedProgramHasOwnMounts(t *testing.T) {
 	if mounts, err := os.ReadFile("/proc/mounts"); err != nil || strings.Contains(string(mounts), dir) {
 		t.Errorf("the mount is seen outside, %v", err)
 	}
-}
-
-func waitFor(t *testing.T, met func() bool) {
-	t.Helper()
-	for range 250 {
-		if met() {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	t.Fatal("it did not happen within 5 s")
 }
 
 func TestMissingTools(t *testing.T) {

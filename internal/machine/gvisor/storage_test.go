@@ -317,11 +317,10 @@ func TestPause(t *testing.T) {
 		}
 		return info.Size()
 	}
-	for began := time.Now(); time.Since(began) < patience; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(s.host("beat")); err == nil {
-			break
-		}
-	}
+	testenv.Eventually(t, "the program writes", func() bool {
+		_, err := os.Stat(s.host("beat"))
+		return err == nil
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	try := func(err error) {

@@ -147,11 +147,7 @@ func TestSession(t *testing.T) {
 	if _, err := info.Ask(t.Context(), session.Request{Op: session.OpInput, Data: []byte("x")}); fault.KindOf(err) != fault.Precondition {
 		t.Errorf("typing into an ended session: %v", err)
 	}
-	for deadline := time.Now().Add(testenv.Patience); info.Folder.HasProcess(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("its session process still runs")
-		}
-	}
+	testenv.Eventually(t, "the session process has ended", func() bool { return !info.Folder.HasProcess() })
 }
 
 func TestSeparateStreams(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -420,13 +421,12 @@ func TestInterrupt(t *testing.T) {
 		if text := printed(t, info, session.Output); ignores(t, text) {
 			t.Errorf("%s: it ignores signals: %q", backend, text)
 		}
-		for comm := ""; comm != "sleep\n"; time.Sleep(time.Millisecond) {
-			for _, pid := range append(session.Descendants(info.PID), info.PID) {
-				if b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); string(b) == "sleep\n" {
-					comm = string(b)
-				}
-			}
-		}
+		testenv.Eventually(t, "sleep runs", func() bool {
+			return slices.ContainsFunc(append(session.Descendants(info.PID), info.PID), func(pid int) bool {
+				b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+				return string(b) == "sleep\n"
+			})
+		})
 		ask(t, info, session.Request{Op: session.OpInput, Data: []byte{3}})
 		if _, info = all(t, m, s.ID, session.Output); info.Reason != session.Signaled || *info.ExitCode != 130 {
 			t.Errorf("%s: %+v", backend, info.State)

@@ -11,6 +11,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestBackground tests background programs and tags. All subtests share one machine.
@@ -95,12 +96,12 @@ func testBackgroundInput(t *testing.T, _ *home, c *remote.Client) {
 	s, err := c.OpenTagged(t.Context(), "", program.Command{Argv: []string{"/bin/sh", "-c", script}}, true)
 	check(t, err)
 	check(t, only(c.WriteShell(t.Context(), s.ID, []byte("one\ntw"))))
-	eventually(t, "the first line is read", func() bool {
+	testenv.Eventually(t, "the first line is read", func() bool {
 		out, err := c.ReadShell(t.Context(), remote.ShellRead{ID: s.ID, Chars: 100})
 		return err == nil && string(out.Data) == "out one\n"
 	})
 	check(t, only(c.WriteShell(t.Context(), s.ID, []byte("o\n"))))
-	eventually(t, "the second line is read", func() bool {
+	testenv.Eventually(t, "the second line is read", func() bool {
 		out, err := c.ReadShell(t.Context(), remote.ShellRead{ID: s.ID, Chars: 100, Errors: true})
 		return err == nil && string(out.Data) == "error two\n"
 	})
@@ -145,13 +146,13 @@ func testKilling(t *testing.T, _ *home, c *remote.Client) {
 			Argv: []string{"/bin/sh", "-c", "trap '' HUP TERM; (trap '' HUP TERM; setsid sleep " + m + ") & sleep " + m}, TTY: tty,
 		}, false)
 		check(t, err)
-		eventually(t, "it runs", func() bool { return len(processes(t, m)) >= 3 })
+		testenv.Eventually(t, "it runs", func() bool { return len(processes(t, m)) >= 3 })
 		check(t, only(c.SignalShell(t.Context(), s.ID, syscall.SIGTERM)))
 		end, err := c.KillShell(t.Context(), s.ID)
 		if err != nil || end.EndedAt.IsZero() || end.Exit == nil || end.Exit.Signal != int(syscall.SIGKILL) {
 			t.Errorf("killed: %+v, %v", end, err)
 		}
-		eventually(t, "all of it is killed", func() bool { return processes(t, m) == nil })
+		testenv.Eventually(t, "all of it is killed", func() bool { return processes(t, m) == nil })
 		check(t, only(c.KillShell(t.Context(), s.ID)))
 		check(t, only(c.CloseShell(t.Context(), s.ID)))
 	}

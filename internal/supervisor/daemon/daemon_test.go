@@ -193,22 +193,12 @@ func processes(t testing.TB, text string) (pids []int) {
 	return pids
 }
 
-// eventually waits until a function returns true.
-func eventually(t testing.TB, what string, so func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); !so(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: no, after %v", what, testenv.Patience)
-		}
-	}
-}
-
 // ended waits until the supervisor, the agent and all processes with one of the marks have ended.
 func (h *home) ended(t testing.TB, marks ...string) {
 	t.Helper()
-	eventually(t, "its supervisor has ended", func() bool { return !h.folder.Running() })
+	testenv.Eventually(t, "its supervisor has ended", func() bool { return !h.folder.Running() })
 	for _, mark := range append(marks, string(h.folder)) {
-		eventually(t, "everything of "+mark+" has ended", func() bool { return processes(t, mark) == nil })
+		testenv.Eventually(t, "everything of "+mark+" has ended", func() bool { return processes(t, mark) == nil })
 	}
 }
 
@@ -240,7 +230,7 @@ func sleeper(t testing.TB, c *remote.Client, mark string) <-chan error {
 		_, err := c.Exec(context.Background(), program.Command{Argv: []string{"sleep", mark}}, program.Attach{})
 		done <- err
 	}()
-	eventually(t, "the command runs", func() bool { return processes(t, mark) != nil })
+	testenv.Eventually(t, "the command runs", func() bool { return processes(t, mark) != nil })
 	return done
 }
 

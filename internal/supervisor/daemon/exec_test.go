@@ -21,6 +21,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/sqlite"
 	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestCommands tests commands. All subtests share one machine.
@@ -169,7 +170,7 @@ func testTerminal(t *testing.T, _ *home, c *remote.Client) {
 		}
 		done <- err
 	}()
-	eventually(t, "the terminal has its size", func() bool { return out.has("37 91") && out.has("vt100") })
+	testenv.Eventually(t, "the terminal has its size", func() bool { return out.has("37 91") && out.has("vt100") })
 	check(t, c.Resize(t.Context(), command.ID, 123, 45))
 	io.WriteString(type_, "typed\n")
 	if err := <-done; err != nil || !out.has("45 123") || !out.has("typed") {
@@ -193,7 +194,7 @@ func testSignals(t *testing.T, _ *home, c *remote.Client) {
 		}
 		done <- exit
 	}()
-	eventually(t, "it is ready", func() bool { return out.has("ready") })
+	testenv.Eventually(t, "it is ready", func() bool { return out.has("ready") })
 	for _, sig := range []syscall.Signal{0, 65, -1} {
 		if err := c.Signal(t.Context(), command.ID, sig); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("signal %d: %v", sig, err)
@@ -221,13 +222,13 @@ func testCancelling(t *testing.T, h *home, c *remote.Client) {
 			_, err := c.Exec(ctx, sh("echo here; sleep "+m+" & sleep "+m+"; :"), program.Attach{Stdin: in, Stdout: &out})
 			done <- err
 		}()
-		eventually(t, "it runs", func() bool { return len(processes(t, m)) >= 2 && out.has("here") })
+		testenv.Eventually(t, "it runs", func() bool { return len(processes(t, m)) >= 2 && out.has("here") })
 		cancel(enough)
 		if err := <-done; !errors.Is(err, enough) {
 			t.Errorf("%s: %v", name, err)
 		}
-		eventually(t, "all of it is killed", func() bool { return processes(t, m) == nil })
-		eventually(t, "the history has its end", func() bool {
+		testenv.Eventually(t, "all of it is killed", func() bool { return processes(t, m) == nil })
+		testenv.Eventually(t, "the history has its end", func() bool {
 			for _, row := range h.history(t) {
 				if strings.Contains(fmt.Sprint(row.Argv), m) {
 					return endedEarly(row)
@@ -252,11 +253,11 @@ func testFailingStreams(t *testing.T, _ *home, c *remote.Client) {
 	if _, err := c.Exec(t.Context(), sh("sleep "+m), program.Attach{Stdin: io.MultiReader(strings.NewReader("x"), failing{own})}); !errors.Is(err, own) {
 		t.Errorf("an input that fails: %v", err)
 	}
-	eventually(t, "it is killed", func() bool { return processes(t, m) == nil })
+	testenv.Eventually(t, "it is killed", func() bool { return processes(t, m) == nil })
 	if _, err := c.Exec(t.Context(), sh("echo x; sleep "+m), program.Attach{Stdout: failing{own}}); !errors.Is(err, own) {
 		t.Errorf("an output that fails: %v", err)
 	}
-	eventually(t, "it is killed", func() bool { return processes(t, m) == nil })
+	testenv.Eventually(t, "it is killed", func() bool { return processes(t, m) == nil })
 }
 
 // failing is a reader and writer that always fails.
@@ -280,7 +281,7 @@ func testManyAtOnce(t *testing.T, h *home, c *remote.Client) {
 			sequences[n] = exit.Sequence
 		})
 	}
-	eventually(t, "all run at once", func() bool {
+	testenv.Eventually(t, "all run at once", func() bool {
 		running, _ := filepath.Glob(file + ".*")
 		return len(running) == many
 	})
@@ -398,7 +399,7 @@ func TestStartIsReportedAfterRecord(t *testing.T) {
 		})
 		ended <- err
 	}()
-	eventually(t, "the command ran", func() bool { _, err := os.Stat(ran); return err == nil })
+	testenv.Eventually(t, "the command ran", func() bool { _, err := os.Stat(ran); return err == nil })
 	select {
 	case text := <-heard:
 		t.Fatalf("got %q, but the history has %d commands", text, len(h.history(t)))

@@ -88,7 +88,7 @@ func TestFollowingHistory(t *testing.T) {
 		f.awaitNext(t, n)
 	}
 	var before remote.Status
-	eventually(t, "the last call is over", func() bool { // the supervisor records the activity after it has sent the answer
+	testenv.Eventually(t, "the last call is over", func() bool { // the supervisor records the activity after it has sent the answer
 		first, err := watching.Status(t.Context())
 		check(t, err)
 		time.Sleep(10 * time.Millisecond)

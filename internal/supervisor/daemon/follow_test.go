@@ -100,9 +100,9 @@ func touch(t *testing.T, h *home, name string) {
 func testFollowLive(t *testing.T, h *home, c *remote.Client) {
 	check(t, begin(c, t.Context(), "comes", sh(`echo one; echo bad >&2; while ! test -e go; do sleep 0.01; done; echo two; while ! test -e end; do sleep 0.01; done; exit 3`), nil))
 	f := follow(t.Context(), c, "comes", 0)
-	eventually(t, "the first line arrives", func() bool { return f.out.String() == "one\n" && f.errs.String() == "bad\n" })
+	testenv.Eventually(t, "the first line arrives", func() bool { return f.out.String() == "one\n" && f.errs.String() == "bad\n" })
 	touch(t, h, "go")
-	eventually(t, "the second line arrives", func() bool { return f.out.String() == "one\ntwo\n" })
+	testenv.Eventually(t, "the second line arrives", func() bool { return f.out.String() == "one\ntwo\n" })
 	if !f.runs() {
 		t.Error("the follower ended before the service")
 	}
@@ -115,9 +115,9 @@ func testFollowLive(t *testing.T, h *home, c *remote.Client) {
 
 func testFollowLines(t *testing.T, h *home, c *remote.Client) {
 	check(t, begin(c, t.Context(), "lines", sh(`seq 1 9; sleep 1000`), nil))
-	eventually(t, "it has printed", func() bool { out, _ := h.logs(t, "lines"); return strings.HasSuffix(out, "9\n") })
+	testenv.Eventually(t, "it has printed", func() bool { out, _ := h.logs(t, "lines"); return strings.HasSuffix(out, "9\n") })
 	f := follow(t.Context(), c, "lines", 2)
-	eventually(t, "the last lines arrive", func() bool { return f.out.String() == "8\n9\n" })
+	testenv.Eventually(t, "the last lines arrive", func() bool { return f.out.String() == "8\n9\n" })
 	check(t, c.StopService(t.Context(), "lines"))
 	f.wait(t)
 	if f.err != nil || !f.end.Result.Stopped || f.out.String() != "8\n9\n" {
@@ -179,7 +179,7 @@ func testFollowSlowly(t *testing.T, h *home, c *remote.Client) {
 func testFollowOneRun(t *testing.T, h *home, c *remote.Client) {
 	check(t, begin(c, t.Context(), "one-run", sh(`echo first; sleep 1000`), nil))
 	f := follow(t.Context(), c, "one-run", 0)
-	eventually(t, "it is followed", func() bool { return f.out.String() == "first\n" })
+	testenv.Eventually(t, "it is followed", func() bool { return f.out.String() == "first\n" })
 	check(t, c.StopService(t.Context(), "one-run"))
 	check(t, begin(c, t.Context(), "one-run", sh(`echo second; sleep 1000`), nil))
 	f.wait(t)
@@ -194,7 +194,7 @@ func testFollowClientLeaves(t *testing.T, h *home, c *remote.Client) {
 	enough := errors.New("enough")
 	ctx, leave := context.WithCancelCause(t.Context())
 	f := follow(ctx, c, "left", 0)
-	eventually(t, "it is followed", func() bool { return f.out.String() == "here\n" })
+	testenv.Eventually(t, "it is followed", func() bool { return f.out.String() == "here\n" })
 	leave(enough)
 	f.wait(t)
 	if !errors.Is(f.err, enough) {
@@ -209,7 +209,7 @@ func testFollowClientLeaves(t *testing.T, h *home, c *remote.Client) {
 func testFollowNotRunning(t *testing.T, h *home, c *remote.Client) {
 	check(t, begin(c, t.Context(), "over", sh(`echo over`), nil))
 	h.awaitEnd(t, "over")
-	eventually(t, "the end is reported", func() bool {
+	testenv.Eventually(t, "the end is reported", func() bool {
 		f := follow(t.Context(), c, "over", 0)
 		f.wait(t)
 		return fault.KindOf(f.err) == fault.NotFound
@@ -231,7 +231,7 @@ func TestFollowingEnds(t *testing.T) {
 		check(t, err)
 		defer watching.Close()
 		f := follow(t.Context(), watching, "web", 0)
-		eventually(t, "it is followed", func() bool { return f.out.String() == "here\n" })
+		testenv.Eventually(t, "it is followed", func() bool { return f.out.String() == "here\n" })
 		began := time.Now()
 		if killed {
 			s, err := c.Status(t.Context())
@@ -259,7 +259,7 @@ func TestFollowersAreNotActivity(t *testing.T) {
 	check(t, err)
 	defer watching.Close()
 	f := follow(t.Context(), watching, "web", 0)
-	eventually(t, "it is followed", func() bool { return f.out.String() == "here\n" })
+	testenv.Eventually(t, "it is followed", func() bool { return f.out.String() == "here\n" })
 	before, err := watching.Status(t.Context())
 	check(t, err)
 	c.Close()

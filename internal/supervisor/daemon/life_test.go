@@ -57,7 +57,7 @@ func TestStatus(t *testing.T) {
 	if again, _ := c.Status(t.Context()); !again.LastActivityAt.After(s.LastActivityAt) {
 		t.Error("a command was no activity")
 	}
-	eventually(t, "activity is recorded", func() bool {
+	testenv.Eventually(t, "activity is recorded", func() bool {
 		w, err := h.store.Workspace(t.Context(), h.config.Workspace.ID)
 		return err == nil && w.LastActivityAt.After(s.LastActivityAt) && w.ExpiresAt.Sub(w.LastActivityAt).Round(time.Second) == 600*time.Second
 	})
@@ -290,7 +290,7 @@ func TestKilledSupervisorLeavesNothing(t *testing.T) {
 	m := mark()
 	done := sleeper(t, c, m)
 	check(t, c.WriteFile(t.Context(), "kept", 0, 4, strings.NewReader("kept")))
-	eventually(t, "the history has it", func() bool { return len(h.history(t)) == 1 })
+	testenv.Eventually(t, "the history has it", func() bool { return len(h.history(t)) == 1 })
 	s, err := c.Status(t.Context())
 	check(t, err)
 	kill(t, s.PID, syscall.SIGKILL)
@@ -325,7 +325,7 @@ func TestMachineDeathIsReported(t *testing.T) {
 	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "machine ended") || !strings.Contains(fault.HintOf(err), "start") {
 		t.Errorf("%s, hint %q: %v", fault.KindOf(err), fault.HintOf(err), err)
 	}
-	eventually(t, "the supervisor has ended", func() bool { return !h.folder.Running() })
+	testenv.Eventually(t, "the supervisor has ended", func() bool { return !h.folder.Running() })
 	if reason := h.folder.LastEnd().Reason; !strings.Contains(reason, "killed") || strings.Contains(reason, "supervisor") {
 		t.Errorf("it ended because %q", reason)
 	}
@@ -389,12 +389,12 @@ func TestExpiredMachineIsDeleted(t *testing.T) {
 	if exit, out := run(t, c, "mkdir -p "+h.files()+"/d/e && touch "+h.files()+"/d/e/f && chmod 0 "+h.files()+"/d/e && chmod 500 "+h.files()+"/d"); exit.Code != 0 {
 		t.Fatal(out)
 	}
-	eventually(t, "its record is gone", func() bool {
+	testenv.Eventually(t, "its record is gone", func() bool {
 		_, err := h.store.Workspace(t.Context(), h.config.Workspace.ID)
 		return fault.KindOf(err) == fault.NotFound
 	})
 	h.ended(t)
-	eventually(t, "its folder is gone", func() bool {
+	testenv.Eventually(t, "its folder is gone", func() bool {
 		_, err := os.Lstat(string(h.folder))
 		return errors.Is(err, fs.ErrNotExist)
 	})

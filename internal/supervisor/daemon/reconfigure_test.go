@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/store"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestReconfigure(t *testing.T) {
@@ -21,7 +22,7 @@ func TestReconfigure(t *testing.T) {
 	if left := status.ExpiresAt.Sub(status.LastActivityAt); left != 2*time.Hour {
 		t.Errorf("it expires %v after the last activity", left)
 	}
-	eventually(t, "the database has the new expiry", func() bool {
+	testenv.Eventually(t, "the database has the new expiry", func() bool {
 		w, err := h.store.Workspace(t.Context(), id)
 		check(t, err)
 		return time.Until(w.ExpiresAt) > time.Hour

@@ -8,6 +8,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestRestarts tests restart policies of services. All subtests share one machine.
@@ -36,7 +37,7 @@ func again(c *remote.Client, t *testing.T, name, line string, p store.RestartPol
 
 func testRestartAlways(t *testing.T, h *home, c *remote.Client) {
 	check(t, again(c, t, "always", `echo run; echo x >>runs; sleep 71.$(wc -l <runs) & case $(wc -l <runs) in 1) sleep 0.1; exit 0;; 2) sleep 0.1; kill -9 $$;; esac; wait`, store.RestartAlways, nil))
-	eventually(t, "the third run works", func() bool { return len(processes(t, "71.3")) > 0 })
+	testenv.Eventually(t, "the third run works", func() bool { return len(processes(t, "71.3")) > 0 })
 	s := h.service(t, "always")
 	if r := s.Result.Restarts; r.Count != 2 || r.Waits || r.Exit.Code != 137 || r.At.IsZero() || !s.EndedAt.IsZero() || s.ReadyAt.IsZero() {
 		t.Errorf("%+v", s)
@@ -63,7 +64,7 @@ func testRestartOnFailure(t *testing.T, h *home, c *remote.Client) {
 
 func testStopDuringDelay(t *testing.T, h *home, c *remote.Client) {
 	check(t, again(c, t, "delay", `exit 3`, store.RestartOnFailure, nil))
-	eventually(t, "the delay is long", func() bool {
+	testenv.Eventually(t, "the delay is long", func() bool {
 		r := h.service(t, "delay").Result.Restarts
 		return r.Count >= 4 && r.Waits
 	})
@@ -115,7 +116,7 @@ func TestMachineEndsDuringDelay(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)
 	check(t, again(c, t, "waits", `exit 3`, store.RestartAlways, nil))
-	eventually(t, "it waits", func() bool { return h.service(t, "waits").Result.Restarts.Count >= 3 })
+	testenv.Eventually(t, "it waits", func() bool { return h.service(t, "waits").Result.Restarts.Count >= 3 })
 	check(t, c.Stop(t.Context(), "the test", false))
 	if s := h.service(t, "waits"); s.EndedAt.IsZero() || !s.Result.Stopped || s.Result.Restarts.Waits {
 		t.Errorf("%+v", s)

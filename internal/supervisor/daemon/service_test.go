@@ -57,7 +57,7 @@ func (h *home) logs(t *testing.T, name string) (out, errs string) {
 // awaitEnd waits until the record says that a service has ended.
 func (h *home) awaitEnd(t *testing.T, name string) store.Service {
 	t.Helper()
-	eventually(t, "the service has ended", func() bool { return !h.service(t, name).EndedAt.IsZero() })
+	testenv.Eventually(t, "the service has ended", func() bool { return !h.service(t, name).EndedAt.IsZero() })
 	return h.service(t, name)
 }
 
@@ -76,7 +76,7 @@ func ready(r client.Readiness) *remote.Readiness {
 
 func testServiceLogs(t *testing.T, h *home, c *remote.Client) {
 	check(t, begin(c, t.Context(), "logs", sh(`echo out; echo err >&2; pwd; sleep 1000`), nil))
-	eventually(t, "it has printed", func() bool { out, errs := h.logs(t, "logs"); return strings.Count(out, "\n") == 2 && errs == "err\n" })
+	testenv.Eventually(t, "it has printed", func() bool { out, errs := h.logs(t, "logs"); return strings.Count(out, "\n") == 2 && errs == "err\n" })
 	if s := h.service(t, "logs"); s.ReadyAt.IsZero() || s.ReadyAt.Before(s.StartedAt) || !s.EndedAt.IsZero() || s.Spec.Argv[0] != "sh" || s.Spec.Readiness != nil {
 		t.Errorf("%+v", s)
 	}
@@ -182,7 +182,7 @@ func testReadyPortOfChild(t *testing.T, _ *home, c *remote.Client) {
 func testReadyURL(t *testing.T, h *home, c *remote.Client) {
 	address := freePort(t)
 	check(t, begin(c, t.Context(), "url", serving(address, ""), ready(client.Readiness{HTTP: "http://" + address + "/a?b=c"})))
-	eventually(t, "it was asked four times", func() bool {
+	testenv.Eventually(t, "it was asked four times", func() bool {
 		out, _ := h.logs(t, "url")
 		return out == strings.Repeat(address+" /a?b=c\n", 4)
 	})
@@ -278,7 +278,7 @@ func testStubbornService(t *testing.T, h *home, c *remote.Client) {
 	if s := h.service(t, "stubborn"); s.Result.Signal != 9 || !s.Result.Stopped {
 		t.Errorf("%+v", s)
 	}
-	eventually(t, "all of it has ended", func() bool { return processes(t, "61.7") == nil })
+	testenv.Eventually(t, "all of it has ended", func() bool { return processes(t, "61.7") == nil })
 }
 
 // testServiceWithChildren checks that the descendants of an ended service are killed, even those in
@@ -288,7 +288,7 @@ func testServiceWithChildren(t *testing.T, h *home, c *remote.Client) {
 	if s := h.awaitEnd(t, "forks"); s.Result.Code != 0 {
 		t.Errorf("%+v", s)
 	}
-	eventually(t, "its children have ended", func() bool { return processes(t, "62.7") == nil && processes(t, "62.8") == nil })
+	testenv.Eventually(t, "its children have ended", func() bool { return processes(t, "62.7") == nil && processes(t, "62.8") == nil })
 }
 
 func testServiceRunsOnce(t *testing.T, _ *home, c *remote.Client) {
@@ -307,7 +307,7 @@ func testServiceClientDisconnects(t *testing.T, h *home, c *remote.Client) {
 	if s := h.awaitEnd(t, "left"); !s.Result.Stopped {
 		t.Errorf("%+v", s)
 	}
-	eventually(t, "it has ended", func() bool { return processes(t, "63.7") == nil })
+	testenv.Eventually(t, "it has ended", func() bool { return processes(t, "63.7") == nil })
 }
 
 func testServiceRefusals(t *testing.T, _ *home, c *remote.Client) {
@@ -344,7 +344,7 @@ func TestServicesEndWithMachine(t *testing.T) {
 	check(t, h.store.Started(t.Context(), h.config.Workspace.ID, time.Now(), time.Time{}))
 	c = h.live(t)
 	check(t, begin(c, t.Context(), "crash", sh(`echo before; sleep 64.7`), nil))
-	eventually(t, "it has printed", func() bool { out, _ := h.logs(t, "crash"); return out == "before\n" })
+	testenv.Eventually(t, "it has printed", func() bool { out, _ := h.logs(t, "crash"); return out == "before\n" })
 	status, err := c.Status(t.Context())
 	check(t, err)
 	check(t, syscall.Kill(status.PID, syscall.SIGKILL))

@@ -58,7 +58,7 @@ func TestLiveSnapshotDuringEnd(t *testing.T) {
 		d.stop(end{reason: "enough"})
 		ended <- d.end(t.Context(), d.stopFor)
 	}()
-	eventually(t, "the supervisor waits for its operations", func() bool {
+	testenv.Eventually(t, "the supervisor waits for its operations", func() bool {
 		server.mu.Lock()
 		defer server.mu.Unlock()
 		return server.refused != nil

@@ -147,11 +147,7 @@ func TestEndedMachineIsNotAlive(t *testing.T) {
 		t.Error("its process runs, but it is not alive")
 	}
 	check(t, cmd.Process.Kill())
-	for began := time.Now(); f.Alive(); time.Sleep(time.Millisecond) {
-		if time.Since(began) > testenv.Patience {
-			t.Fatal("its process has ended, and it is alive")
-		}
-	}
+	testenv.Eventually(t, "the process has ended", func() bool { return !f.Alive() })
 	if !f.Running() {
 		t.Error("got Running false, but its supervisor still runs")
 	}

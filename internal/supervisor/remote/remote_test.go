@@ -3,7 +3,6 @@ package remote
 import (
 	"os"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -27,15 +26,5 @@ func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// eventually waits until a function returns true.
-func eventually(t testing.TB, what string, so func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); !so(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: no, after %v", what, testenv.Patience)
-		}
 	}
 }

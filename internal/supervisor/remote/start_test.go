@@ -91,8 +91,8 @@ func TestReleaseSupervisor(t *testing.T) {
 		t.Errorf("it continued without an acknowledgement, or got %d reports, want 1", reports)
 	}
 	check(t, s.Release())
-	eventually(t, "it continues", func() bool { return has(o, "released") })
-	eventually(t, "no zombie is left", func() bool { return !alive(s.cmd.Process.Pid) })
+	testenv.Eventually(t, "it continues", func() bool { return has(o, "released") })
+	testenv.Eventually(t, "no zombie is left", func() bool { return !alive(s.cmd.Process.Pid) })
 }
 
 // TestReleaseWaitsForResume checks that Release waits until the machine runs. If the machine can't
@@ -107,7 +107,7 @@ func TestReleaseWaitsForResume(t *testing.T) {
 		if err == nil && want != "" || err != nil && (fault.KindOf(err) != want || !has(o, "abandoned") || alive(s.cmd.Process.Pid)) {
 			t.Errorf("%s: %v", memory, err)
 		}
-		eventually(t, "no zombie is left", func() bool { return !alive(s.cmd.Process.Pid) })
+		testenv.Eventually(t, "no zombie is left", func() bool { return !alive(s.cmd.Process.Pid) })
 	}
 }
 
