@@ -10,9 +10,9 @@ export function Toasts() {
 			role="status"
 			aria-live="polite"
 			onPointerEnter={() => holdDeletions(true)}
-			onPointerLeave={() => holdDeletions(false)}
+			onPointerLeave={(e) => holdDeletions(e.currentTarget.matches(":focus-within"))}
 			onFocusIn={() => holdDeletions(true)}
-			onFocusOut={() => holdDeletions(false)}
+			onFocusOut={(e) => holdDeletions(e.currentTarget.matches(":hover"))}
 		>
 			{messages.value.map((m) => (
 				<div key={m.id} class={`toast ${m.bad ? "bad" : ""}`}>
