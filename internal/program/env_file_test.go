@@ -94,7 +94,7 @@ func FuzzEnvFile(f *testing.F) {
 		}
 		for _, variable := range Environ(env) {
 			name, value, _ := strings.Cut(variable, "=")
-			if got, err := parseEnvFile(variable, ofHost); err != nil || env[name] != value || !strings.HasPrefix(name, "#") && got[name] != value {
+			if got, err := parseEnvFile(variable+"\r\n", ofHost); err != nil || env[name] != value || !strings.HasPrefix(name, "#") && got[name] != value {
 				t.Errorf("%q: %q, %v", variable, got, err)
 			}
 		}

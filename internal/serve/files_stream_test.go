@@ -139,6 +139,7 @@ func FuzzUpload(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	w := newWorld(f)
+	w.server.requests = newLimiter(1e9, 1e9, time.Now)
 	id := w.create().ID
 	f.Fuzz(func(t *testing.T, form []byte) {
 		in := *w
