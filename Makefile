@@ -84,8 +84,8 @@ machines: build ## run tests with real machines under gVisor, and a few with emu
 machines-all: build ## run all tests with real machines, under gVisor and with emulated machines
 	@scripts/machines.sh all
 
-fuzz: build ## run each fuzz test for a minute, or for FUZZTIME
-	@scripts/fuzz.sh
+fuzz: programs ## run each fuzz test for a minute, or for FUZZTIME
+	@PYRO_TEST_PROGRAMS=$(CURDIR)/bin/test scripts/fuzz.sh
 
 soak: build ## repeat what needs many rounds: 300 pauses, 50 live forks, many kills, 500 of them of "pyro serve"
 	PYRO_TEST_LONG=1 CGO_ENABLED=1 go test -race -count 1 -timeout 1h ./internal/secret ./internal/serve
