@@ -2,7 +2,8 @@
 # fuzz.sh: runs each fuzz test for FUZZTIME, which is a minute by default. Each processor runs one
 # test at a time. If a test fails, fuzz.sh prints its output, runs the others, and fails.
 #
-# By default, Go spends up to a minute to shorten each new input. It then tries no others.
+# By default, Go spends up to a minute to shorten each new input, and tries no others meanwhile. Here
+# it makes ten attempts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

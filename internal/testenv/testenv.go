@@ -1,5 +1,5 @@
 // Package testenv tells tests which tools and privileges the host has, like Go's own
-// internal/testenv. It also provides the seed of random tests.
+// internal/testenv. It also provides the seed of random tests, and waits for conditions.
 //
 // By default, a test is skipped if the host lacks something. PYRO_TEST_REQUIRE=1, which `make test`
 // sets, makes a test fail if a tool is missing. It then also fails if root runs it and the host

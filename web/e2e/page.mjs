@@ -576,9 +576,11 @@ try {
 		await undo.blur();
 		await page.clock.fastForward("01:00");
 		assert.ok(await undo.isVisible(), "the deletion did not wait while the pointer was on Undo");
-		assert.ok(await there(), "it was deleted at once");
+		await page.clock.pauseAt(await page.evaluate(() => Date.now() + 1000));
 		await page.mouse.move(0, 0);
-		await page.clock.fastForward("01:00");
+		await page.clock.runFor(7500);
+		assert.ok((await undo.isVisible()) && (await there()), "it was deleted at once");
+		await page.clock.runFor(1000);
 		await undo.waitFor({ state: "detached" });
 		while (await there()) await page.waitForTimeout(200);
 	});
@@ -1152,7 +1154,9 @@ try {
 		await page.keyboard.press("Enter");
 		await page.waitForURL(/\/$/);
 		await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 100)))); // all of the page's effects have run
-		await page.keyboard.press("Enter"); // on Undo
+		await page.getByRole("button", { name: "Undo" }).and(page.locator(":focus")).waitFor();
+		await link.waitFor({ state: "detached" });
+		await page.keyboard.press("Enter");
 		await link.waitFor();
 		await page.getByRole("button", { name: "More actions for fix-parser", exact: true }).click();
 		await page.getByRole("button", { name: "Delete", exact: true }).click();

@@ -139,7 +139,9 @@ func TestFreezeExpires(t *testing.T) {
 		t.Fatal(err)
 	}
 	thawed("its limit was over")
-	if _, err := c.Freeze(ctx, Mounts{Volume: true}, time.Minute); err != nil {
+	const limit = time.Minute
+	began := time.Now()
+	if _, err := c.Freeze(ctx, Mounts{Volume: true}, limit); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(100 * time.Millisecond) // longer than the limit of the previous freeze
@@ -148,6 +150,9 @@ func TestFreezeExpires(t *testing.T) {
 	}
 	c.current().close()
 	thawed("its session was over")
+	if took := time.Since(began); took >= limit {
+		t.Errorf("it was thawed after %v, at its limit", took)
+	}
 }
 
 // TestHeldUntilRenewed ends a session while processes are stopped. It checks that the file systems
