@@ -185,12 +185,15 @@ func background(t *testing.T, c *Client, command program.Command) (wait func() (
 
 func TestKnownID(t *testing.T) {
 	c := dial(t, startAgent(t))
-	wait := background(t, c, program.Command{ID: "mine", Argv: []string{"sleep", "0.5"}})
+	wait := background(t, c, program.Command{ID: "mine", Argv: []string{"sleep", "600"}})
 	testenv.Eventually(t, "the command runs", func() bool { return c.Signal(context.Background(), "mine", syscall.SIGCONT) == nil })
 	if _, err := c.Exec(within(t), program.Command{ID: "mine", Argv: []string{"true"}}, program.Attach{}); fault.KindOf(err) != fault.Exists {
 		t.Errorf("the same id again: %v", err)
 	}
-	if exit, err := wait(); err != nil || exit.Code != 0 {
+	if err := c.Signal(within(t), "mine", syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	if exit, err := wait(); err != nil || exit.Code != 143 {
 		t.Errorf("the other one was harmed: %+v, %v", exit, err)
 	}
 	if _, err := c.Exec(within(t), program.Command{ID: "mine", Argv: []string{"true"}}, program.Attach{}); fault.KindOf(err) != fault.Exists {
