@@ -48,6 +48,7 @@ type change struct {
 	deferredModes []string         // directories that get their mode after all other steps.
 	steps         []step
 	edits         map[string]bool // paths that recovery leaves as they are.
+	copied        map[string]bool // paths whose old file was copied. An undo puts the copy there.
 	counts        Counts
 
 	slots  slots
@@ -111,7 +112,7 @@ func (v *Volume) Change(ctx context.Context, archive io.Reader) (Counts, error) 
 func (v *Volume) newChange() (*change, error) {
 	var random [8]byte
 	rand.Read(random[:])
-	c := &change{volume: v, name: hex.EncodeToString(random[:]), tree: map[string]*node{}, places: map[string]*place{}}
+	c := &change{volume: v, name: hex.EncodeToString(random[:]), tree: map[string]*node{}, places: map[string]*place{}, copied: map[string]bool{}}
 	if err := c.beforeWrite("make its folder"); err != nil {
 		return nil, err
 	}

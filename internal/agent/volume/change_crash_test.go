@@ -305,6 +305,63 @@ func TestFailedChangeCrashesDuringUndo(t *testing.T) {
 	})
 }
 
+// TestUndoIsRepeated changes paths several times in one change. It makes each step fail, and
+// crashes before each step of the undo. With -short, it crashes only before the undo becomes
+// finished. The next open undoes all steps once more, and must find the old tree.
+func TestUndoIsRepeated(t *testing.T) {
+	for name, edits := range map[string][]volumetest.Edit{
+		"replace twice":            {{Path: "file", Text: "1"}, {Path: "file", Text: "2"}},
+		"replace, replace by link": {{Path: "file", Text: "1"}, {Op: "link", Path: "new", Text: "file"}, {Op: "link", Path: "file", Text: "new"}},
+		"replace, set mode":        {{Path: "file", Text: "1"}, {Op: "mode", Path: "file", Mode: 0o600}},
+		"set mode, replace":        {{Op: "mode", Path: "file", Mode: 0o600}, {Path: "file", Text: "1"}},
+		"remove, create, remove":   {{Op: "delete", Path: "file"}, {Path: "file", Text: "1"}, {Op: "delete", Path: "file"}},
+		"remove, link, set mode":   {{Op: "delete", Path: "file"}, {Op: "symlink", Path: "file", Text: "x"}, {Path: "file", Text: "1"}, {Op: "mode", Path: "file", Mode: 0o600}},
+		"create, replace":          {{Path: "new", Text: "1"}, {Path: "new", Text: "2"}},
+		"create, remove, create":   {{Path: "new", Text: "1"}, {Op: "delete", Path: "new"}, {Path: "new", Text: "2"}},
+		"folder becomes a file":    {{Op: "delete", Path: "empty"}, {Path: "empty", Text: "1"}, {Path: "empty", Text: "2"}},
+	} {
+		for _, noLinks := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/links=%t", name, !noLinks), func(t *testing.T) {
+				t.Parallel()
+				x, _ := placeTrial(t, LocalFS, edits)
+				all := &faults{stop: -1, noLinks: noLinks}
+				if err := x.volume(t).attempt(t, x, all); err != nil {
+					t.Fatal(err)
+				}
+				undos := 0
+				for fail := slices.Index(all.names, "flush the state decided"); fail < slices.Index(all.names, "become finished"); fail++ {
+					f := &faults{stop: -1, fail: map[int]bool{fail: true}, noLinks: noLinks}
+					c := x.volume(t)
+					err, want := c.attempt(t, x, f), x.old
+					if err == nil { // for example, a file that can't be copied is moved
+						want = x.new
+					}
+					if got := c.tree(t); got != want {
+						t.Fatalf("step %d of %q fails: %v: %s", fail, f.names, err, volumetest.Differ(got, want))
+					}
+					if err == nil {
+						continue
+					}
+					first, last := slices.Index(f.names, "become undoing"), slices.Index(f.names, "become finished")
+					if testing.Short() {
+						first = last
+					}
+					for stop := first; stop <= last; stop++ {
+						c = x.volume(t)
+						c.attempt(t, x, &faults{stop: stop, fail: f.fail, noLinks: noLinks})
+						if isNew, _ := c.whole(t, x, fmt.Sprintf("step %d fails, and %d crashes, of %q", fail, stop, f.names)); !isNew {
+							undos++
+						}
+					}
+				}
+				if undos < 5 {
+					t.Errorf("%d undos crashed: the test covered nothing", undos)
+				}
+			})
+		}
+	}
+}
+
 // TestUndoWithoutState makes every step fail, one in each run. The change then can't become
 // undoing. If it returns an error, the tree must be the old one, also after the next open.
 func TestUndoWithoutState(t *testing.T) {

@@ -19,6 +19,7 @@ func (c *change) keepReplaced(s *step, at location) error {
 	}
 	if !linked {
 		if c.copyReplaced(s, at) == nil {
+			c.copied[s.path] = true
 			return nil
 		}
 		if err := c.move(at.dir, at.name, at.slot, replacedName(s.slot)); err != nil {

@@ -25,7 +25,7 @@ func (v *Volume) recover() (Recovered, error) {
 }
 
 func (v *Volume) recoverChange(name string, r *Recovered) error {
-	c := &change{volume: v, name: name, edits: map[string]bool{}}
+	c := &change{volume: v, name: name, edits: map[string]bool{}, copied: map[string]bool{}}
 	defer c.close()
 	if err := c.open(); errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) { // a file that was being written
 		r.Undone++

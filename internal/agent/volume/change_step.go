@@ -162,7 +162,9 @@ func (c *change) edited(s *step, at location) (bool, error) {
 	return c.edits[s.path], nil
 }
 
-// undo undoes a step, or the part of the step that is done.
+// undo undoes a step, or the part of the step that is done. The slot then shows that the step is
+// not applied. After a crash, all steps are undone again, and the path can have the entry of an
+// earlier step by then.
 func (c *change) undo(s *step) error {
 	if s.placed() {
 		folder, err := c.slotFolder(s.top)
@@ -190,12 +192,18 @@ func (c *change) undo(s *step) error {
 	case s.kind == stepMakeFolder, s.kind == stepPlacedFolder:
 		return c.undoFolder(s, at)
 	case s.kind == stepMode:
-		return c.chmod(s, at, s.before)
+		if err := c.chmod(s, at, s.before); err != nil {
+			return err
+		}
+		return c.unlink(at.slot, replacedName(s.slot), 0)
 	case s.kind == stepReplace && !at.new:
 		return c.rename(at.slot, replacedName(s.slot), at.dir, at.name)
-	default: // the entry might still be in the slot
-		return c.move(at.slot, replacedName(s.slot), at.dir, at.name)
 	}
+	err = c.move(at.slot, replacedName(s.slot), at.dir, at.name)
+	if s.kind == stepReplace && err == unix.EEXIST { // the old file is still at its path
+		return c.unlink(at.slot, replacedName(s.slot), 0)
+	}
+	return err
 }
 
 // replace puts the old file into the slot and moves the staged file into place.
@@ -205,17 +213,7 @@ func (c *change) replace(s *step, at location) error {
 			return err
 		}
 	}
-	if err := c.rename(at.slot, stagedName(s.slot), at.dir, at.name); err != nil {
-		return err
-	}
-	// If both names are links to the same file, rename(2) does nothing and the staged name stays.
-	if err := c.beforeWrite("leave the slot"); err != nil {
-		return err
-	}
-	if err := unix.Unlinkat(at.slot, stagedName(s.slot), 0); err != nil && err != unix.ENOENT {
-		return err
-	}
-	return nil
+	return c.rename(at.slot, stagedName(s.slot), at.dir, at.name)
 }
 
 // verifyReplaced checks that the entry in the slot is the expected one.
@@ -288,12 +286,16 @@ func (c *change) move(from int, name string, to int, as string) error {
 	return unix.Renameat(from, name, to, as)
 }
 
-// rename renames an entry. It replaces an entry at the new path.
+// rename renames a file. It replaces a file at the new path.
 func (c *change) rename(from int, name string, to int, as string) error {
 	if err := c.beforeWrite("rename"); err != nil {
 		return err
 	}
-	return unix.Renameat(from, name, to, as)
+	if err := unix.Renameat(from, name, to, as); err != nil {
+		return err
+	}
+	// If both names are links to the same file, rename(2) does nothing, and the old name stays.
+	return c.unlink(from, name, 0)
 }
 
 // setModeOf sets a mode. It first creates the replaced file in the slot, which records that the
@@ -326,7 +328,9 @@ func (c *change) chmod(s *step, at location, mode uint32) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	if kind := kindOf(st.Mode); kind != listing.File && kind != listing.Folder || s.expected != nil && s.expected.inode != st.Ino {
+	kind := kindOf(st.Mode)
+	other := s.expected != nil && s.expected.inode != st.Ino && !c.copied[s.path]
+	if other || kind != listing.File && kind != listing.Folder {
 		return errModified
 	}
 	if err := c.beforeWrite("set a mode"); err != nil {
