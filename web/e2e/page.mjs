@@ -284,7 +284,9 @@ try {
 			window.WebSocket = class extends WebSocket {
 				constructor(to) {
 					super(to);
-					if (to.endsWith("/pty")) window.latest = this;
+					if (!to.endsWith("/pty")) return;
+					window.latest = this;
+					if (window.cut) this.close();
 				}
 			};
 		});
@@ -306,6 +308,18 @@ try {
 			await page.keyboard.type("echo again $((1 + 2))\r");
 			await page.waitForTimeout(250);
 		}
+		// While it has no connection, the shell prints more than the server keeps.
+		await page.keyboard.type("until [ -e /tmp/print ]; do sleep 0.1; done; head -c 6000000 /dev/zero | tr '\\0' '\\r'; touch /tmp/printed\r");
+		await rows.filter({ hasText: "touch /tmp/printed" }).waitFor();
+		await page.evaluate(() => {
+			window.cut = true;
+			window.latest.close();
+		});
+		await client("POST", `/v1/sandboxes/${id}/files/mkdir`, { path: "/tmp/print" });
+		while (!(await client("POST", `/v1/sandboxes/${id}/files/list`, { path: "/tmp" })).entries.some((e) => e.name === "printed")) await page.waitForTimeout(200);
+		await page.evaluate(() => (window.cut = false));
+		await rows.filter({ hasText: "of output skipped" }).waitFor();
+		await check(page, "skipped output");
 		await page.getByRole("button", { name: "Close Terminal 2" }).click();
 		await page.getByRole("button", { name: "Close terminal", exact: true }).click();
 		await page.getByRole("tab", { name: "Terminal 2" }).waitFor({ state: "detached" });

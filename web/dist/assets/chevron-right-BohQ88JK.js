@@ -1,1 +1,0 @@
-import{o as e}from"./index-BE0RXjuj.js";const o={name:"chevron-right",size:24,node:[["path",{d:"m9 18 6-6-6-6",key:"mthhwq"}]]};o.node;const n=e(o);export{n as C};
