@@ -3,6 +3,7 @@
 package test
 
 import (
+	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -73,7 +74,7 @@ func TestKilled(t *testing.T) {
 	p := newProgram(t)
 	moments := testenv.Rand(t, 3)
 	for range 6 {
-		kill(t, p.start("run", environment, "--", "sleep", "1000"), 10*time.Millisecond+time.Duration(moments.Int64N(int64(700*time.Millisecond))))
+		p.kill(10*time.Millisecond+time.Duration(moments.Int64N(int64(700*time.Millisecond))), "run", environment, "--", "sleep", "1000")
 	}
 	if r := p.in("echo", "next"); r.stdout != "next\n" { // p.in also checks that nothing remains
 		t.Errorf("%+v", r)
@@ -87,7 +88,7 @@ func TestKilledWhileMaking(t *testing.T) {
 	moments := testenv.Rand(t, 5)
 	run := []string{"run", environment, "--mem-mib=256", "--", "echo", "made"}
 	for _, up := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second} {
-		kill(t, p.start(run...), up/2+time.Duration(moments.Int64N(int64(up/2))))
+		p.kill(up/2+time.Duration(moments.Int64N(int64(up/2))), run...)
 	}
 	if r := p.run(nil, run...); r.code != 0 || r.stdout != "made\n" {
 		t.Errorf("%+v", r)
@@ -99,9 +100,12 @@ func TestKilledWhileMaking(t *testing.T) {
 	}
 }
 
-// kill kills pyro after a delay. It checks that the QEMU processes of pyro end.
-func kill(t *testing.T, r *running, after time.Duration) {
+// kill starts pyro and kills it after a delay. It checks that the QEMU processes of pyro end. A
+// folder of a machine that pyro was about to lock becomes old enough to be removed.
+func (p *program) kill(after time.Duration, args ...string) {
+	t := p.t
 	t.Helper()
+	r := p.start(args...)
 	time.Sleep(after)
 	// From here on, pyro starts no QEMU between the listing and the kill.
 	testenv.StopProcess(t, r.Process.Pid)
@@ -111,6 +115,13 @@ func kill(t *testing.T, r *running, after time.Duration) {
 	t.Logf("killed after %s, with QEMU %v", after, pids)
 	for _, pid := range pids {
 		if err := gone(pid); err != nil {
+			t.Error(err)
+		}
+	}
+	unlocked, _ := filepath.Glob(filepath.Join(p.state, "machines", ".new-*"))
+	for _, folder := range unlocked {
+		old := time.Now().Add(-time.Hour)
+		if err := os.Chtimes(folder, old, old); err != nil {
 			t.Error(err)
 		}
 	}
