@@ -98,6 +98,8 @@ type socket struct {
 	end    context.CancelFunc
 	closed sync.Once
 	pings  atomic.Bool // send the frame ping
+	order  sync.Mutex  // held while a frame is sent
+	last   bool        // a fatal error was sent, which is the last frame
 }
 
 var (
@@ -115,17 +117,20 @@ func (c *socket) next() (frame, error) {
 }
 
 // send sends a frame. It blocks until the connection has accepted the frame. So a slow client slows
-// the program down instead of filling a buffer.
+// the program down instead of filling a buffer. After a fatal error, send returns errGone.
 func (c *socket) send(e event) error {
 	message, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
+	c.order.Lock()
+	defer c.order.Unlock()
 	ctx, cancel := context.WithTimeout(c.ctx, sendTimeout)
 	defer cancel()
-	if c.conn.Write(ctx, websocket.MessageText, message) != nil {
+	if c.last || c.conn.Write(ctx, websocket.MessageText, message) != nil {
 		return errGone
 	}
+	c.last = e.Fatal != nil && *e.Fatal
 	return nil
 }
 

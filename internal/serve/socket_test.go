@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/control"
 	"github.com/pyro-mcp/pyro/internal/control/store"
+	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
@@ -242,6 +244,33 @@ func TestWrongFrames(t *testing.T) {
 	c = w.dial("full", one+"/exec/stream")
 	c.Write(t.Context(), websocket.MessageText, make([]byte, maxFrame+1))
 	c.ends("", websocket.StatusMessageTooBig)
+}
+
+// TestFatalErrorIsTheLastFrame sends a frame after each kind of error.
+func TestFatalErrorIsTheLastFrame(t *testing.T) {
+	for fatal, want := range map[bool]error{false: nil, true: errGone} {
+		sent := make(chan error, 1)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			conn, err := websocket.Accept(w, r, nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.CloseNow()
+			c := &socket{conn: conn, ctx: r.Context()}
+			c.report(fault.Newf(fault.Invalid, "a wrong frame"), fatal)
+			sent <- c.send(event{Type: "stdout", Data: "late"})
+		}))
+		defer server.Close()
+		c, _, err := websocket.Dial(t.Context(), server.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.CloseNow()
+		if got := <-sent; got != want {
+			t.Errorf("fatal: %t: got %v, want %v", fatal, got, want)
+		}
+	}
 }
 
 // TestFirstFrame authenticates with the first frame, on every operation with a WebSocket.
