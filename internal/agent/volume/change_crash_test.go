@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -267,7 +269,7 @@ func TestChangeFailsAtEachStep(t *testing.T) {
 					t.Fatalf("%s: %v", when, err)
 				}
 			}
-			if got := c.tree(t); got != want {
+			if got, want := inside(c.tree(t)), inside(want); got != want {
 				t.Fatalf("%s: %v: %s", when, err, volumetest.Differ(got, want))
 			}
 			if isNew, _ := c.whole(t, x, when); isNew != (err == nil) {
@@ -278,6 +280,18 @@ func TestChangeFailsAtEachStep(t *testing.T) {
 			t.Errorf("%d steps failed: the test covered nothing", failed)
 		}
 	})
+}
+
+// inside returns a description of a tree that ignores the names of files outside of the tree. A
+// change that can't clean up leaves such names until the next open.
+func inside(tree string) string {
+	lines := strings.Split(tree, "\n")
+	for i, line := range lines {
+		if name, err := strconv.QuotedPrefix(line); err == nil {
+			lines[i] = strings.TrimSuffix(line, " as "+name)
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // TestFailedChangeCrashesDuringUndo injects another error or a crash while a failed change is

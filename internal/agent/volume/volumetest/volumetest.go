@@ -110,8 +110,7 @@ func Put(t testing.TB, path, content string) {
 }
 
 // Tree describes everything in a directory: types, modes, owners, modification times, content, link
-// targets and hard links. It ignores names of its files outside of the directory: a change that
-// can't clean up leaves such names until the volume is opened again.
+// targets and hard links.
 func Tree(t testing.TB, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -144,9 +143,8 @@ func Tree(t testing.TB, dir string) string {
 		if !info.IsDir() && st.Nlink > 1 {
 			if first[st.Ino] == "" {
 				first[st.Ino] = name
-			} else {
-				fmt.Fprintf(&b, " as %q", first[st.Ino])
 			}
+			fmt.Fprintf(&b, " as %q", first[st.Ino])
 		}
 		b.WriteByte('\n')
 		return nil
