@@ -180,7 +180,7 @@ func TestReplacedProgramIsNotPaused(t *testing.T) {
 			content, err := os.ReadFile(fromBin(t, name))
 			path := filepath.Join(folder, name)
 			if err == nil {
-				err = errors.Join(os.WriteFile(path+".new", content, 0o755), os.Rename(path+".new", path))
+				err = errors.Join(testenv.WriteProgram(path+".new", content), os.Rename(path+".new", path))
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func program(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "server")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+	if err := testenv.WriteProgram(path, []byte("#!/bin/sh\n"+text)); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestFolderMatchesTar(t *testing.T) {
@@ -122,7 +123,7 @@ func TestWithoutPrivilege(t *testing.T) {
 	check(t, err)
 	defer os.RemoveAll(folder)
 	check(t, os.Chmod(folder, 0o777))
-	check(t, os.WriteFile(filepath.Join(folder, "test"), b, 0o755))
+	check(t, testenv.WriteProgram(filepath.Join(folder, "test"), b))
 	cmd := exec.Command(filepath.Join(folder, "test"), "-test.run", "^(TestUnreadable.*|TestAnExport.*|TestForce.*|TestAFolderComes.*)$", "-test.v")
 	cmd.Env, cmd.Dir = append(os.Environ(), "TMPDIR="+folder), folder
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}

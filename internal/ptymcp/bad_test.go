@@ -9,6 +9,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestBadInput checks that each bad input returns one clear error.
@@ -114,7 +115,7 @@ func TestCwd(t *testing.T) {
 	w := newWorld(t, env{"ENABLE_ADMIN_TOOLS": "1"})
 	home := os.Getenv("HOME")
 	script := home + "/a program"
-	if err := os.WriteFile(script, []byte("#!/bin/sh\npwd\n"), 0o755); err != nil {
+	if err := testenv.WriteProgram(script, []byte("#!/bin/sh\npwd\n")); err != nil {
 		t.Fatal(err)
 	}
 	here, err := os.Getwd()

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 )
 
@@ -48,7 +49,16 @@ func PublicProgram(dir, name string) (string, error) {
 		return "", err
 	}
 	to := filepath.Join(dir, name)
-	return to, os.WriteFile(to, content, 0o755)
+	return to, WriteProgram(to, content)
+}
+
+// WriteProgram writes a program that the test runs next. No process is forked while the file is
+// open for writing. Such a process would inherit the descriptor, and until its exec, starting the
+// program would fail with ETXTBSY (https://go.dev/issue/22315).
+func WriteProgram(path string, content []byte) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, content, 0o755)
 }
 
 // RunWithPrograms is the body of TestMain in packages whose tests run commands with host_compat. It

@@ -102,7 +102,7 @@ func TestRefusedRequests(t *testing.T) {
 func TestEnvironmentAndFolder(t *testing.T) {
 	c := dial(t, startAgent(t))
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "here"), []byte("#!/bin/sh\necho \"$0 in $PWD\"\n"), 0o755); err != nil {
+	if err := testenv.WriteProgram(filepath.Join(dir, "here"), []byte("#!/bin/sh\necho \"$0 in $PWD\"\n")); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]struct {

@@ -85,7 +85,7 @@ func TestWithoutPrivilege(t *testing.T) {
 	check(t, os.Chmod(folder, 0o777))
 	b, err := os.ReadFile(program)
 	check(t, err)
-	check(t, os.WriteFile(filepath.Join(folder, "test"), b, 0o755))
+	check(t, testenv.WriteProgram(filepath.Join(folder, "test"), b))
 	cmd := exec.Command(filepath.Join(folder, "test"), "-test.run", "^(TestCopyMatchesCp|TestCopyOfOtherUsersFiles|TestRemove.*|TestConcurrentRemove|TestWriteMatchesTar|TestUnreadable.*)$", "-test.v")
 	cmd.Env = append(os.Environ(), "TMPDIR="+folder, "OTHERS="+others(t, folder))
 	cmd.Dir = folder

@@ -167,7 +167,7 @@ func TestIncompatibleHelper(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), HelperName)
-			if err := os.WriteFile(path, []byte("#!/bin/sh\n"+c.script+"\n"), 0o755); err != nil {
+			if err := testenv.WriteProgram(path, []byte("#!/bin/sh\n"+c.script+"\n")); err != nil {
 				t.Fatal(err)
 			}
 			t.Setenv("PYRO_RUNSC", path)

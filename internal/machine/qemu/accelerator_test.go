@@ -16,6 +16,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/dirs"
 	"github.com/pyro-mcp/pyro/internal/environment"
 	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestRefusalsThatAreStored checks that a probe stores a refusal only if QEMU ran and booted no
@@ -42,7 +43,7 @@ func TestRefusalsThatAreStored(t *testing.T) {
 		defer os.RemoveAll(dir)
 		program, work := filepath.Join(dir, "qemu"), filepath.Join(dir, "work")
 		script := "#!/bin/sh\nif [ \"$1\" = --version ]; then echo QEMU emulator version 8.2.0; exit; fi\n" + c.script + "\n"
-		if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(program, []byte(script), 0o755), os.Mkdir(work, 0o755)); err != nil {
+		if err := errors.Join(os.Chmod(dir, 0o755), testenv.WriteProgram(program, []byte(script)), os.Mkdir(work, 0o755)); err != nil {
 			t.Fatal(err)
 		}
 		d := New(Config{Isolation: machine.TCG, Dirs: dirs.Dirs{Cache: filepath.Join(dir, "cache")}})

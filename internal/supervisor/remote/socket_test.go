@@ -197,7 +197,7 @@ func TestOtherUsersAreRefused(t *testing.T) {
 	check(t, os.Mkdir(string(f), 0o777))
 	text, err := os.ReadFile(os.Args[0])
 	check(t, err)
-	check(t, os.WriteFile(program, text, 0o755))
+	check(t, testenv.WriteProgram(program, text))
 	l, err := Listen(f)
 	check(t, err)
 	defer l.Close()
