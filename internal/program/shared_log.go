@@ -112,25 +112,22 @@ func (l *SharedLog) Close() error {
 	return errors.Join(unix.Munmap(head), l.file.Close())
 }
 
-// Write appends b. It fails only if writing to the file fails.
+// Write appends b. It fails only if writing to the file fails. It overwrites at most half of the
+// log at a time, so that readers always find the rest.
 func (l *SharedLog) Write(b []byte) (int, error) {
-	n := len(b)
-	at := l.word(sharedEnd).Load()
-	end := at + int64(n)
-	l.word(sharedReserved).Store(end)
-	if skip := int64(n) - l.limit; skip > 0 { // skip bytes that this write itself would overwrite
-		at, b = at+skip, b[skip:]
-	}
-	for len(b) > 0 {
+	at, most := l.word(sharedEnd).Load(), max(l.limit/2, 1)
+	for n := 0; n < len(b); {
 		offset := at % l.limit
-		part := b[:min(int64(len(b)), l.limit-offset)]
+		part := b[n:]
+		part = part[:min(int64(len(part)), most, l.limit-offset)]
+		l.word(sharedReserved).Store(at + int64(len(part)))
 		if _, err := l.file.WriteAt(part, sharedHead+offset); err != nil {
-			return 0, err
+			return n, err
 		}
-		at, b = at+int64(len(part)), b[len(part):]
+		at, n = at+int64(len(part)), n+len(part)
+		l.word(sharedEnd).Store(at)
 	}
-	l.word(sharedEnd).Store(end)
-	return n, nil
+	return len(b), nil
 }
 
 // End marks the log as complete. It is idempotent.
@@ -159,8 +156,9 @@ func (l *SharedLog) Mark() *atomic.Int64 { return l.word(sharedMark) }
 func (l *SharedLog) Read(cursor int64, chars int) (Piece, error) {
 	for {
 		ended := l.Ended() // read before the end: if ended is true, the end is final
+		start := l.Start() // read before the end, which a writer moves too: it is not after the end
 		end := l.Len()
-		from := min(max(cursor, l.Start(), 0), end)
+		from := min(max(cursor, start), end)
 		data, err := l.bytes(from, min(end, from+int64(chars)*utf8.UTFMax))
 		if err != nil {
 			return Piece{}, err

@@ -69,6 +69,35 @@ func TestSharedLikeLog(t *testing.T) {
 	}
 }
 
+// TestReadOvertakenLog reads the start of a log that a writer overwrites completely again and
+// again. Each read must return some of the kept bytes.
+func TestReadOvertakenLog(t *testing.T) {
+	w, r := shared(t, 1000)
+	block := bytes.Repeat([]byte("0123456789"), 350)
+	w.Write(block)
+	var writing sync.WaitGroup
+	stop := make(chan struct{})
+	writing.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				w.Write(block)
+			}
+		}
+	})
+	for range 20_000 {
+		p, err := r.Read(0, 2000)
+		if err != nil || len(p.Data) == 0 || p.Dropped != p.From || int64(p.Data[0]-'0') != p.From%10 {
+			t.Errorf("%+v, %v", p, err)
+			break
+		}
+	}
+	close(stop)
+	writing.Wait()
+}
+
 // TestTake checks concurrent readers with slow and fast writers. Each byte must be taken by exactly
 // one reader or be reported as dropped.
 func TestTake(t *testing.T) {

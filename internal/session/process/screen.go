@@ -23,7 +23,8 @@ func (s *screen) write(b []byte) { s.switches.Write(b) }
 // resize discards the drawn screen. The next draw uses the new size.
 func (s *screen) resize(cols, rows int) { s.cols, s.rows, s.drawn = cols, rows, nil }
 
-// draw draws the output that was added since the last call.
+// draw draws the output that was added since the last call. It leaves out output that another
+// process adds during the call, so that it returns even if a program prints faster than draw draws.
 func (s *screen) draw(log *program.SharedLog) (*terminal.Screen, error) {
 	if s.drawn == nil || s.at < log.Start() {
 		s.drawn, s.at = terminal.New(s.cols, s.rows, 0), log.Start()
@@ -31,14 +32,14 @@ func (s *screen) draw(log *program.SharedLog) (*terminal.Screen, error) {
 			s.drawn.Write([]byte("\x1b[?1049h"))
 		}
 	}
-	for {
+	for end := log.Len(); ; {
 		p, err := log.Read(s.at, 16<<10)
 		if err != nil {
 			return nil, err
 		}
 		s.drawn.Write(p.Data)
 		s.at = p.Next
-		if !p.More || len(p.Data) == 0 {
+		if s.at >= end || len(p.Data) == 0 {
 			return s.drawn, nil
 		}
 	}
