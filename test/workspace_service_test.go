@@ -35,7 +35,7 @@ func TestServices(t *testing.T) {
 	}
 	p.fails(5, `port 9000 belongs to service "port"`, "workspace", "service", "start", id, "rival", "--ready-tcp", "9000", "--ready-timeout-seconds", "120", "--", "sh", "-c", "python3 -m http.server 9000 --bind 127.0.0.1; sleep 3; exit 1")
 	p.must("workspace", "exec", id, "--", "sh", "-c", "setsid python3 -m http.server 9001 >/dev/null 2>&1 & while ! python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", 9001))' 2>/dev/null; do sleep 0.1; done")
-	p.fails(124, `port 9001 belongs to another program, "python3"`, "workspace", "service", "start", id, "rival", "--ready-http", "http://localhost:9001/", "--ready-timeout-seconds", "2", "--", "sleep", "1000")
+	p.fails(124, `port 9001 belongs to another program, "python3"`, "workspace", "service", "start", id, "rival", "--ready-http", "http://localhost:9001/", "--ready-timeout-seconds", "10", "--", "sleep", "1000")
 	p.fails(124, "/workspace/sub/ready has not changed since before the start", "workspace", "service", "start", id, "stale", "--ready-file", "sub/ready", "--ready-timeout-seconds", "1", "--", "sleep", "1000")
 	p.fails(124, "not ready within 1s", "workspace", "service", "start", id, "never", "--ready-tcp", "9", "--ready-timeout-seconds", "1", "--", "sleep", "1000")
 	w := p.object("workspace", "status", id)

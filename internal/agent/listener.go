@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bufio"
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -26,8 +27,9 @@ const (
 
 // checkListener returns an error if the other end of a connection is known to belong to a program
 // other than p. names are the names of other execs, for the error. checkListener returns nil if the
-// other end is on another computer, or if the kernel does not say which process it belongs to.
-func (s *Server) checkListener(p *process, conn net.Conn, names map[string]string) error {
+// other end is on another computer, or if the kernel does not say which process it belongs to. When
+// ctx ends, the error does not name the program.
+func (s *Server) checkListener(ctx context.Context, p *process, conn net.Conn, names map[string]string) error {
 	local, err1 := netip.ParseAddrPort(conn.LocalAddr().String())
 	remote, err2 := netip.ParseAddrPort(conn.RemoteAddr().String())
 	if err := errors.Join(err1, err2); err != nil {
@@ -43,7 +45,11 @@ func (s *Server) checkListener(p *process, conn net.Conn, names map[string]strin
 	if own, err := s.listens(p, sockets); own || err != nil || len(sockets) == 0 {
 		return err
 	}
+	unknown := notReady(fmt.Sprintf("port %d belongs to another program", remote.Port()))
 	for _, id := range slices.Sorted(maps.Keys(names)) {
+		if ctx.Err() != nil {
+			return unknown
+		}
 		other := s.execs.running(id)
 		if other == nil || other == p {
 			continue
@@ -57,12 +63,15 @@ func (s *Server) checkListener(p *process, conn net.Conn, names map[string]strin
 		return err
 	}
 	for pid := range all {
+		if ctx.Err() != nil {
+			break
+		}
 		if found, known := holds(pid, sockets); found && known {
 			name, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
 			return notReady(fmt.Sprintf("port %d belongs to another program, %q", remote.Port(), strings.TrimSpace(string(name))))
 		}
 	}
-	return notReady(fmt.Sprintf("port %d belongs to another program", remote.Port()))
+	return unknown
 }
 
 // listens reports whether a process of an exec has one of the sockets, or could have it.

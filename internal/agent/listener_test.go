@@ -1,9 +1,12 @@
 package agent
 
 import (
+	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
 )
 
@@ -57,5 +60,45 @@ func TestListeners(t *testing.T) {
 	}
 	if sockets, err := listeners(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), at.Port())); err != nil || len(sockets) != 0 {
 		t.Errorf("another address: %v, %v", sockets, err)
+	}
+}
+
+// elsewhere is a program without processes that this process can see.
+type elsewhere struct {
+	Process
+	Group
+}
+
+func (elsewhere) PID() int                   { return 0 }
+func (elsewhere) Members(int) ([]int, error) { return nil, nil }
+
+// TestCheckListener checks a port of this process. When the context ends, the search for the
+// process ends too.
+func TestCheckListener(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	s, p := &Server{execs: newExecs()}, &process{command: elsewhere{}, group: elsewhere{}}
+	name, err := os.ReadFile("/proc/self/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	belongs := fmt.Sprintf("port %d belongs to another program", l.Addr().(*net.TCPAddr).Port)
+	if err := s.checkListener(t.Context(), p, conn, nil); err == nil || err.Error() != fmt.Sprintf("%s, %q", belongs, strings.TrimSpace(string(name))) {
+		t.Errorf("got %v", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, names := range []map[string]string{nil, {"x": "service x"}} {
+		if err := s.checkListener(ended, p, conn, names); err == nil || err.Error() != belongs {
+			t.Errorf("after the end of the context: %v", err)
+		}
 	}
 }

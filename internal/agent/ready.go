@@ -60,7 +60,7 @@ func (s *Server) Ready(ctx context.Context, req *connect.Request[agentv1.ReadyRe
 		if err == nil && (p == nil || !p.hasEnded()) {
 			return connect.NewResponse(&agentv1.ReadyResponse{Stamp: stamp}), nil
 		}
-		if err != nil && (last == nil || !os.IsTimeout(err)) {
+		if err != nil && (last == nil || ctx.Err() == nil) {
 			last = err
 		}
 		if errors.As(err, new(notReady)) { // each probe costs the service or the agent work, so the interval grows
@@ -111,11 +111,11 @@ func (s *Server) probeFor(m *agentv1.ReadyRequest, p *process) (func(context.Con
 	if len(m.Names) > maxNames {
 		return nil, invalid(fmt.Sprintf("names must have at most %d entries", maxNames))
 	}
-	connected := func(conn net.Conn) error {
+	connected := func(ctx context.Context, conn net.Conn) error {
 		if p == nil {
 			return nil
 		}
-		return s.checkListener(p, conn, m.Names)
+		return s.checkListener(ctx, p, conn, m.Names)
 	}
 	switch {
 	case m.File != "":
@@ -143,7 +143,7 @@ func (s *Server) probeFor(m *agentv1.ReadyRequest, p *process) (func(context.Con
 				return "", err
 			}
 			defer conn.Close()
-			return "", connected(conn)
+			return "", connected(ctx, conn)
 		}, nil
 	case m.Http != "":
 		u, err := url.Parse(m.Http)
@@ -184,7 +184,7 @@ func dial(ctx context.Context, address string) (net.Conn, error) {
 
 // get requests a URL and checks the status of the response. It does not read the body. The function
 // connected checks the connection before the request.
-func get(ctx context.Context, u *url.URL, connected func(net.Conn) error) error {
+func get(ctx context.Context, u *url.URL, connected func(context.Context, net.Conn) error) error {
 	port := u.Port()
 	if port == "" {
 		port = "80"
@@ -194,7 +194,7 @@ func get(ctx context.Context, u *url.URL, connected func(net.Conn) error) error 
 		return err
 	}
 	defer conn.Close()
-	if err := connected(conn); err != nil {
+	if err := connected(ctx, conn); err != nil {
 		return err
 	}
 	conn.SetDeadline(time.Now().Add(readyAnswer))

@@ -227,21 +227,33 @@ func testReadyEnded(t *testing.T, h *home, c *remote.Client) {
 func testReadyCommand(t *testing.T, _ *home, c *remote.Client) {
 	command := sh(`sleep 0.3; : >by-command; sleep 1000`)
 	command.Cwd, command.Env = "/workspace", []string{"MARK=by-command"}
-	check(t, begin(c, t.Context(), "command", command, &remote.Readiness{Command: `test -e "$MARK"`, Timeout: 20 * time.Second, Readiness: client.Readiness{Interval: 20 * time.Millisecond}}))
+	check(t, begin(c, t.Context(), "command", command, &remote.Readiness{Command: `test -e "$MARK"`, Timeout: testenv.Patience, Readiness: client.Readiness{Interval: 20 * time.Millisecond}}))
 }
 
 func testNotReady(t *testing.T, h *home, c *remote.Client) {
-	for name, r := range map[string]remote.Readiness{
-		"never-file": {Readiness: client.Readiness{File: "/no/such/file"}}, "never-port": {Readiness: client.Readiness{TCP: freePort(t)}},
-		"never-url": {Readiness: client.Readiness{HTTP: "http://" + freePort(t) + "/"}}, "never-command": {Command: "false"},
-	} {
-		r.Interval, r.Timeout = 50*time.Millisecond, 400*time.Millisecond
-		err := begin(c, t.Context(), name, sh(`echo last words; echo more >&2; sleep 1000`), &r)
-		if fault.KindOf(err) != fault.Timeout || !strings.Contains(err.Error(), "not ready within 400ms") || !strings.Contains(err.Error(), "last words\nmore") {
-			t.Errorf("%s: %s: %v", name, fault.KindOf(err), err)
+	const unused = "127.0.0.1:1"
+	never := map[string]remote.Readiness{
+		"never-file": {Readiness: client.Readiness{File: "/no/such/file"}}, "never-port": {Readiness: client.Readiness{TCP: unused}},
+		"never-url": {Readiness: client.Readiness{HTTP: "http://" + unused + "/"}}, "never-command": {Command: "false"},
+	}
+	type failed struct {
+		name string
+		err  error
+	}
+	failures := make(chan failed)
+	for name, r := range never {
+		r.Interval, r.Timeout = 50*time.Millisecond, 3*time.Second // even on a busy host, the service prints in this time
+		go func() {
+			failures <- failed{name, begin(c, t.Context(), name, sh(`echo last words; echo more >&2; sleep 1000`), &r)}
+		}()
+	}
+	for range never {
+		f := <-failures
+		if fault.KindOf(f.err) != fault.Timeout || !strings.Contains(f.err.Error(), "not ready within 3s") || !strings.Contains(f.err.Error(), "last words\nmore") {
+			t.Errorf("%s: %s: %v", f.name, fault.KindOf(f.err), f.err)
 		}
-		if s := h.service(t, name); s.EndedAt.IsZero() || !strings.Contains(s.Result.Failed, "not ready") || !s.ReadyAt.IsZero() {
-			t.Errorf("%s: %+v", name, s)
+		if s := h.service(t, f.name); s.EndedAt.IsZero() || !strings.Contains(s.Result.Failed, "not ready") || !s.ReadyAt.IsZero() {
+			t.Errorf("%s: %+v", f.name, s)
 		}
 	}
 }
