@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -31,7 +32,7 @@ type screen struct {
 func runOnTerminal(t *testing.T, script string) *screen {
 	t.Helper()
 	env, _ := hostEnv(t)
-	return onTerminal(t, env, "run", "-q", "-t", "--allow-host-compat", "--timeout-seconds", "20", "debian:12", "--", "sh", "-c", script)
+	return onTerminal(t, env, "run", "-q", "-t", "--allow-host-compat", "--timeout-seconds", fmt.Sprint(int(testenv.Patience.Seconds())), "debian:12", "--", "sh", "-c", script)
 }
 
 func onTerminal(t *testing.T, env []string, args ...string) *screen {
@@ -111,7 +112,8 @@ func (s *screen) modes() unix.Termios {
 }
 
 func TestTerminal(t *testing.T) {
-	s := runOnTerminal(t, `stty size; printf 'name: '; read name; echo "hello $name"; read again; stty size; tty >/dev/null && echo a terminal; exit 5`)
+	s := runOnTerminal(t, `stty size; printf 'name: '; read name; echo "hello $name"
+		until [ "$(stty size)" = '40 120' ]; do sleep 0.02; done; echo resized; read again; tty >/dev/null && echo a terminal; exit 5`)
 	s.await("30 100")
 	s.await("name: ")
 	s.typed("ada\r")
@@ -120,9 +122,8 @@ func TestTerminal(t *testing.T) {
 		t.Error("keys do not go to the command as they are")
 	}
 	s.resize(120, 40)
-	time.Sleep(300 * time.Millisecond) // waits because pyro does not confirm a resize
+	s.await("resized")
 	s.typed("\r")
-	s.await("40 120")
 	s.await("a terminal")
 	s.cmd.Wait()
 	if code := s.cmd.ProcessState.ExitCode(); code != 5 {

@@ -5,8 +5,22 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
+
+// sleeps reports whether the program sleep runs in a folder.
+func sleeps(folder string) bool {
+	folders, _ := filepath.Glob("/proc/[0-9]*/cwd")
+	for _, link := range folders {
+		at, _ := os.Readlink(link)
+		name, _ := os.ReadFile(filepath.Join(filepath.Dir(link), "comm"))
+		if at == folder && string(name) == "sleep\n" {
+			return true
+		}
+	}
+	return false
+}
 
 // TestSignals sends signals by their names, with and without the prefix SIG.
 func TestSignals(t *testing.T) {
@@ -47,8 +61,9 @@ func TestCloseRunsTraps(t *testing.T) {
 				if strings.Contains(name, "interactive") {
 					w.text(t, "pty_write", args{"session_id": id, "data": traps + "; echo it is $((40 + 2))\n"})
 					w.until(t, id, "it is 42")
+				} else {
+					testenv.Eventually(t, "the shell has started sleep", func() bool { return sleeps(folder) })
 				}
-				time.Sleep(200 * time.Millisecond) // the shell forks sleep: wait until sleep runs
 				w.text(t, "pty_close", args{"session_id": id})
 				if b, err := os.ReadFile(filepath.Join(folder, "cleaned")); err != nil || string(b) != "cleaned\n" {
 					t.Errorf("the trap did not run: %q, %v", b, err)

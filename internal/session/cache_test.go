@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pyro-mcp/pyro/internal/disk"
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
@@ -32,8 +33,9 @@ func TestCache(t *testing.T) {
 		}
 		reads(pid, true)
 	}
-	if _, _, known := c.get(f); known {
-		t.Error("a file of this tick is in the cache")
+	_, _, known := c.get(f)
+	if stamp, err := disk.StampOf(f.path(stateName)); err != nil || known && time.Since(time.Unix(0, stamp.CTime)) <= stampTick {
+		t.Error("a file of this tick is in the cache:", err)
 	}
 	time.Sleep(2 * stampTick)
 	reads(49, true)

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"database/sql"
@@ -313,29 +314,36 @@ func write(dir string) {
 // them. Everything that they reported as done is stored.
 func TestManyProcesses(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
-	var said [4]strings.Builder
+	var said [4][]string
 	var all sync.WaitGroup
 	for i := range said {
-		cmd := exec.Command(os.Args[0])
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
 		cmd.Env = append(os.Environ(), "STORE_TEST_WRITER="+dir)
-		cmd.Stdout = &said[i]
-		if err := cmd.Start(); err != nil {
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		all.Go(func() {
-			time.Sleep(time.Duration(1000+137*i) * time.Millisecond)
-			cmd.Process.Kill()
+			lines := bufio.NewReader(out)
+			for {
+				line, err := lines.ReadString('\n')
+				if err != nil {
+					break
+				}
+				if said[i] = append(said[i], strings.TrimSpace(line)); len(said[i]) == 2 {
+					time.AfterFunc(time.Duration(500+137*i)*time.Millisecond, func() { cmd.Process.Kill() })
+				}
+			}
 			cmd.Wait()
 		})
 	}
 	all.Wait()
 	s, reported := open(t, dir), 0
 	for i := range said {
-		for line := range strings.Lines(said[i].String()) {
-			id, whole := strings.CutSuffix(line, "\n")
-			if !whole {
-				continue
-			}
+		for _, id := range said[i] {
 			if reported++; strings.HasPrefix(id, "failed") {
 				t.Error(id)
 			} else if w, err := s.Work(t.Context(), id); err != nil || w.CommandCount != 1 || len(w.Events) != 1 {

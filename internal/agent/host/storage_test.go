@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pyro-mcp/pyro/internal/agent"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestWorkspacePaths(t *testing.T) {
@@ -83,7 +83,7 @@ func TestQuiesceSparesOtherProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.end()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	if err := p.Quiesce(ctx); err == nil || !strings.Contains(err.Error(), "reaper") {
 		t.Errorf("%v", err)

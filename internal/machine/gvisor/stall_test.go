@@ -53,7 +53,7 @@ func fakeSentry(t *testing.T, keep func(to io.Writer) bool) *sandbox {
 // nothing more can't.
 func TestSlowKeep(t *testing.T) {
 	t.Parallel()
-	const stall, parts = 2 * time.Second, 5
+	const stall, parts = 6 * time.Second, 5
 	file := func() *os.File {
 		f, err := os.Create(filepath.Join(t.TempDir(), "root"))
 		if err != nil {
@@ -81,7 +81,7 @@ func TestSlowKeep(t *testing.T) {
 		"some bytes": func(to io.Writer) bool { to.Write([]byte("part")); return false },
 		"no answer":  func(to io.Writer) bool { to.(io.Closer).Close(); return false },
 	} {
-		if err := fakeSentry(t, keep).writeRoot(t.Context(), file(), stall/20); !errors.Is(err, errStalled) {
+		if err := fakeSentry(t, keep).writeRoot(t.Context(), file(), stall/60); !errors.Is(err, errStalled) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}

@@ -111,11 +111,12 @@ func TestFiles(t *testing.T) {
 		check(t, err)
 		return string(text), r.TLS.PeerCertificates[0].SerialNumber.Int64()
 	}
+	began := time.Now()
 	if proto, serial := get(); proto != "HTTP/2.0" || serial != 1 {
 		t.Errorf("got %s with the certificate %d", proto, serial)
 	}
 	writeCert(t, dir, 2)
-	if _, serial := get(); serial != 1 {
+	if _, serial := get(); serial != 1 && time.Since(began) < checkEvery {
 		t.Errorf("it read the files again at once: certificate %d", serial)
 	}
 	time.Sleep(checkEvery + 50*time.Millisecond)
