@@ -69,7 +69,7 @@ func TestPatternOnlyInTheEcho(t *testing.T) {
 	for _, command := range []string{"PS1='$ ' bash --norc", "PS1='$ ' bash --norc --noediting"} {
 		id := w.spawn(t, command)
 		w.until(t, id, "$ ")
-		r := w.object(t, "pty_prompt", args{"session_id": id, "data": "true build-finished\n", "patterns": []string{"build-finished"}, "timeout_ms": 500})
+		r := w.object(t, "pty_prompt", args{"session_id": id, "data": "true build-finished\n", "patterns": []string{"build-finished"}, "timeout_ms": 2000})
 		if text, _ := r["text"].(string); r["matched"] != false || !strings.Contains(text, "build-finished") {
 			t.Errorf("%s: %v", command, r)
 		}

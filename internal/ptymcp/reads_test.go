@@ -23,7 +23,7 @@ func TestReadsKeepCharactersWhole(t *testing.T) {
 	want := strings.Repeat("日本語é", 200) + "日."
 	var got strings.Builder
 	for !strings.HasSuffix(got.String(), ".") {
-		text := w.text(t, "pty_read", args{"session_id": id, "max_chars": 7, "timeout_ms": 5000})
+		text := w.text(t, "pty_read", args{"session_id": id, "max_chars": 7, "timeout_ms": 60000})
 		if text == "" || utf8.RuneCountInString(text) > 7 || strings.ContainsRune(text, utf8.RuneError) {
 			t.Fatalf("%q", text)
 		}

@@ -42,7 +42,7 @@ func TestStreams(t *testing.T) {
 	id := w.spawn(t, "echo out; echo err >&2; sleep 1000", args{"separate_streams": "true"})
 	w.until(t, id, "\n")
 	for tool, want := range map[string]string{"pty_read_stdout": "out\n", "pty_read_stderr": "err\n"} {
-		if got := w.text(t, tool, args{"session_id": id, "timeout_ms": "5000"}); got != want {
+		if got := w.text(t, tool, args{"session_id": id, "timeout_ms": "60000"}); got != want {
 			t.Errorf("%s: %q", tool, got)
 		}
 		if got := w.text(t, tool, args{"session_id": id, "timeout_ms": 0}); got != "" {

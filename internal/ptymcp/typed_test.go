@@ -203,7 +203,7 @@ func interruptPython(t *testing.T, w *world, id string) {
 	t.Helper()
 	for range 5 {
 		w.text(t, "pty_write", args{"session_id": id, "keys": []string{"ctrl-c"}})
-		r := w.object(t, "pty_read_until", args{"session_id": id, "pattern": ">>> ", "timeout_ms": 3000})
+		r := w.object(t, "pty_read_until", args{"session_id": id, "pattern": ">>> ", "timeout_ms": 10000})
 		if r["matched"] == true {
 			return
 		}
