@@ -23,7 +23,7 @@ import (
 // browse runs a script of web/e2e with Chromium.
 func browse(t *testing.T, script string, arguments ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*patience)
 	defer cancel()
 	browser := exec.CommandContext(ctx, "node", append([]string{"../web/e2e/" + script}, arguments...)...)
 	own := t.TempDir() // Chromium also writes to the home folder

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -210,7 +211,8 @@ func TestRestartedService(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
 	id := p.create("--network-policy", "egress+published-ports")
-	p.must("workspace", "service", "start", id, "web", "--restart", "on-failure", "--publish", "18473:8000", "--ready-tcp", "8000", "--ready-timeout-seconds", "120",
+	port := 20_000 + os.Getpid()%10_000 // the kernel gives these ports to nobody, and another run of the tests uses another one
+	p.must("workspace", "service", "start", id, "web", "--restart", "on-failure", "--publish", fmt.Sprint(port, ":8000"), "--ready-tcp", "8000", "--ready-timeout-seconds", "120",
 		"--", "python3", "-c", crashing)
 	at := p.published(id, "web", 8000)
 	restarted := func(count float64, when string) {

@@ -27,8 +27,10 @@ import (
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// agentPatience is the time within which the agent of a started machine must answer and be renewed.
-const agentPatience = 30 * time.Second
+// agentPatience is the time within which the agent of a started machine must answer, be renewed and
+// mount the disks. It is long enough for emulation on a busy host. A machine that ends is noticed
+// immediately.
+const agentPatience = 2 * time.Minute
 
 // Config describes a machine.
 type Config struct {
