@@ -41,7 +41,7 @@ func onHost(t *testing.T) *Pyro {
 }
 
 func shell(script string) RunInVMRequest {
-	return RunInVMRequest{Environment: "debian:12", Argv: []string{"sh", "-c", script}, AllowHostCompat: true, TimeoutSeconds: 180}
+	return RunInVMRequest{Environment: "debian:12", Argv: []string{"sh", "-c", script}, AllowHostCompat: true, TimeoutSeconds: int(testenv.Patience.Seconds())}
 }
 
 func TestRunCollectsOutput(t *testing.T) {

@@ -211,7 +211,7 @@ func TestRestartedService(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
 	id := p.create("--network-policy", "egress+published-ports")
-	port := 20_000 + os.Getpid()%10_000 // the kernel gives these ports to nobody, and another run of the tests uses another one
+	port := 20_000 + os.Getpid()%10_000 // outside of the ephemeral range; another run of the tests has another port
 	p.must("workspace", "service", "start", id, "web", "--restart", "on-failure", "--publish", fmt.Sprint(port, ":8000"), "--ready-tcp", "8000", "--ready-timeout-seconds", "120",
 		"--", "python3", "-c", crashing)
 	at := p.published(id, "web", 8000)

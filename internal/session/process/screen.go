@@ -24,7 +24,7 @@ func (s *screen) write(b []byte) { s.switches.Write(b) }
 func (s *screen) resize(cols, rows int) { s.cols, s.rows, s.drawn = cols, rows, nil }
 
 // draw draws the output that was added since the last call. It leaves out output that another
-// process adds during the call, so that it returns even if a program prints faster than draw draws.
+// process adds during the call. So it returns even if a program prints faster than pyro draws.
 func (s *screen) draw(log *program.SharedLog) (*terminal.Screen, error) {
 	if s.drawn == nil || s.at < log.Start() {
 		s.drawn, s.at = terminal.New(s.cols, s.rows, 0), log.Start()

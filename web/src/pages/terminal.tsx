@@ -51,7 +51,8 @@ const keys = [
 ];
 
 const pageWindow = 512 << 10; // bytes of output that xterm.js has not shown yet
-// CAN ends a sequence that was cut. The text is bright black, because dim text has too little contrast.
+// CAN ends a sequence that was cut. The text is bright black, because dim text has too little
+// contrast.
 const skipped = (n: number) => `\x18\x1b[0m\r\n\x1b[90m[${bytes(n)} of output skipped]\x1b[0m\r\n`;
 
 /** Holder is the client that types in a terminal. */
