@@ -173,8 +173,9 @@ func (r renewal) renewed(fn kernel.SyscallFn) kernel.SyscallFn {
 			if r.flags >= 0 {
 				folder, follow = args[r.file].Int(), args[r.flags].Int()&linux.AT_SYMLINK_NOFOLLOW == 0
 			}
-			atPath(t, folder, args[r.path].Pointer(), follow, func(at *vfs.PathOperation) {
-				t.Kernel().VFS().StatAt(t, t.Credentials(), at, &vfs.StatOptions{Mask: linux.STATX_BASIC_STATS})
+			atPath(t, folder, args[r.path].Pointer(), follow, func(at *vfs.PathOperation) error {
+				_, err := t.Kernel().VFS().StatAt(t, t.Credentials(), at, &vfs.StatOptions{Mask: linux.STATX_BASIC_STATS})
+				return err
 			})
 		}
 		return fn(t, number, args)

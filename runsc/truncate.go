@@ -2,6 +2,7 @@ package main
 
 import (
 	"gvisor.dev/gvisor/pkg/abi/linux"
+	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/fspath"
 	"gvisor.dev/gvisor/pkg/hostarch"
 	"gvisor.dev/gvisor/pkg/sentry/arch"
@@ -26,31 +27,35 @@ func truncated(fn kernel.SyscallFn) kernel.SyscallFn {
 // call itself reports the error.
 func openForWriting(t *kernel.Task, path hostarch.Addr) *vfs.FileDescription {
 	var file *vfs.FileDescription
-	atPath(t, linux.AT_FDCWD, path, true, func(at *vfs.PathOperation) {
+	atPath(t, linux.AT_FDCWD, path, true, func(at *vfs.PathOperation) error {
 		fs, user := t.Kernel().VFS(), t.Credentials()
 		found, err := fs.GetDentryAt(t, user, at, &vfs.GetDentryOptions{})
 		if err != nil {
-			return
+			return err
 		}
 		defer found.DecRef(t)
 		if found.Mount().Filesystem().FilesystemType().Name() != goferfs.Name {
-			return
+			return nil
 		}
 		stat, err := fs.StatAt(t, user, at, &vfs.StatOptions{Mask: linux.STATX_TYPE})
 		if err != nil || stat.Mode&linux.S_IFMT != linux.S_IFREG {
-			return
+			return err
 		}
-		file, _ = fs.OpenAt(t, user, at, &vfs.OpenOptions{Flags: linux.O_WRONLY | linux.O_NONBLOCK})
+		file, err = fs.OpenAt(t, user, at, &vfs.OpenOptions{Flags: linux.O_WRONLY | linux.O_NONBLOCK})
+		return err
 	})
 	return file
 }
 
-// atPath calls fn with the path of a system call. If the path is empty or can't be read, or the
-// folder is not an open file, it does nothing.
-func atPath(t *kernel.Task, folder int32, path hostarch.Addr, follow bool, fn func(*vfs.PathOperation)) {
+// atPath calls fn with the path of a system call and returns its error. It returns an error itself
+// if the path is empty or can't be read, or if the folder is not an open file.
+func atPath(t *kernel.Task, folder int32, path hostarch.Addr, follow bool, fn func(*vfs.PathOperation) error) error {
 	name, err := t.CopyInString(path, linux.PATH_MAX)
-	if err != nil || name == "" {
-		return
+	if err != nil {
+		return err
+	}
+	if name == "" {
+		return linuxerr.ENOENT
 	}
 	at := &vfs.PathOperation{Path: fspath.Parse(name), FollowFinalSymlink: follow}
 	at.Root = t.FSContext().RootDirectory()
@@ -64,12 +69,12 @@ func atPath(t *kernel.Task, folder int32, path hostarch.Addr, follow bool, fn fu
 	default:
 		file := t.GetFile(folder)
 		if file == nil {
-			return
+			return linuxerr.EBADF
 		}
 		at.Start = file.VirtualDentry()
 		at.Start.IncRef()
 		file.DecRef(t)
 	}
 	defer at.Start.DecRef(t)
-	fn(at)
+	return fn(at)
 }

@@ -67,7 +67,8 @@ func written(t *testing.T, folder string) map[string]string {
 
 // TestNothingIsWrittenBeforeThaw checks that the processes of a saved machine do not change
 // the volume before Thaw, even if the machine is saved again. Signals that arrive before Thaw must
-// take effect after Thaw. Commands that the agent starts before Thaw must run.
+// take effect after Thaw. Commands that the agent starts before Thaw must run. A program that waits
+// in open during a save must go on waiting.
 func TestNothingIsWrittenBeforeThaw(t *testing.T) {
 	d, root, folder := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t), t.TempDir()
 	spec := func() machine.Spec {
@@ -81,6 +82,7 @@ func TestNothingIsWrittenBeforeThaw(t *testing.T) {
 	}
 	s.shell(t, `sh -c 'trap "echo told >/run/told" TERM; echo $$ >/run/polite; while :; do sleep 0.01; done' >/dev/null 2>&1 & sleep 1000 >/dev/null 2>&1 & echo $! >/run/killed`)
 	s.until(t, "test -s /run/polite")
+	s.shell(t, `mkfifo /run/fifo; perl -e 'open(F, "<", "/run/fifo") or die "open: $!\n"; print <F>' >/run/read 2>/run/err-read & until grep -q "State:.S" /proc/$!/status; do sleep 0.01; done`)
 	dir := s.save(t)
 	s.Close()
 	before := written(t, s.files)
@@ -109,6 +111,7 @@ func TestNothingIsWrittenBeforeThaw(t *testing.T) {
 		asleep.wake(t)
 		asleep.until(t, "test -e /run/told")
 		asleep.until(t, "! kill -0 $(cat /run/killed) 2>/dev/null")
+		asleep.shell(t, "echo line >/run/fifo 2>/dev/null & until grep line /run/read || test -s /run/err-read; do sleep 0.01; done")
 		for name := range busy {
 			at := filepath.Join(workspace, name)
 			asleep.shell(t, fmt.Sprintf("cp %s /run/was; until ! cmp -s %s /run/was; do sleep 0.01; done", at, at))
