@@ -48,7 +48,7 @@ emulated() {
 		-run '^(TestExitCodes|TestDeliveredIsolationIsNamed|TestWorkspaceExec|TestWorkspaceDisk|TestPausedWorkspace|TestEgressDenied)$'
 }
 
-before=$(processes)
+before=$(processes) code=0
 # Test the drivers and the built program. -vet=off, because lint runs vet. More tests run at once
 # than there are processors, because machines wait for much of the time.
 case $which in
@@ -56,20 +56,19 @@ quick)
 	# Emulated machines start slowly and wait for much of the time, so their tests run beside the
 	# others. They print when the others have ended.
 	emulated >"$own/emulated" 2>&1 &
-	code=0
 	scripts/tests.sh "./test ./internal/machine/gvisor" -short -vet=off -tags machine -p 2 -parallel 6 -timeout 45m || code=$?
 	wait $! || code=$?
 	cat "$own/emulated"
-	[ "$code" = 0 ] || exit "$code"
 	;;
 all)
 	packages=$(grep -rl --include='*_test.go' '^//go:build machine$' . | xargs -n 1 dirname | sort -u | grep -vx ./test)
-	scripts/tests.sh "${packages//$'\n'/ }" -vet=off -tags machine -p 2 -timeout 40m
-	scripts/tests.sh ./test -vet=off -tags machine -parallel 4 -timeout 90m
-	PYRO_ISOLATION=tcg scripts/tests.sh ./test -vet=off -tags machine -parallel 4 -timeout 90m
+	scripts/tests.sh "${packages//$'\n'/ }" -vet=off -tags machine -p 2 -timeout 40m || code=$?
+	scripts/tests.sh ./test -vet=off -tags machine -parallel 4 -timeout 90m || code=$?
+	PYRO_ISOLATION=tcg scripts/tests.sh ./test -vet=off -tags machine -parallel 4 -timeout 90m || code=$?
 	;;
 *) echo 'usage: machines.sh quick|all' >&2 && exit 2 ;;
 esac
+[ "$code" = 0 ] || exit "$code"
 found=$(left)
 if [ -n "$found" ]; then
 	printf 'the tests left these behind:\n%s\n' "$found" >&2

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -192,8 +193,8 @@ func (d *Driver) race(ctx context.Context, p parts, work string) (verdict, error
 }
 
 // probe boots the kernel and waits for the line that the guest's first program prints. If QEMU ran
-// and booted no kernel, refusal says why. If the host lacked memory or disk space, or QEMU was
-// killed, another probe might succeed. Then probe returns err.
+// or crashed and booted no kernel, refusal says why. If the host lacked memory or disk space, or
+// QEMU was killed, another probe might succeed. Then probe returns err.
 func (d *Driver) probe(ctx context.Context, p parts, accel machine.Isolation, tscKHz int, dir string) (refusal, err error) {
 	var f opener
 	defer f.close()
@@ -222,10 +223,12 @@ func (d *Driver) probe(ctx context.Context, p parts, accel machine.Isolation, ts
 		if strings.Contains(in.console.String(), probeReady) {
 			return nil, nil
 		}
-		if in.process.Signal() != 0 {
+		switch in.process.Signal() {
+		case 0, syscall.SIGABRT, syscall.SIGSEGV, syscall.SIGILL, syscall.SIGFPE:
+			return in.Err(), nil
+		default: // SIGBUS means that the disk is full
 			return nil, in.Err()
 		}
-		return in.Err(), nil
 	case <-ctx.Done():
 		return context.Cause(ctx), nil
 	}

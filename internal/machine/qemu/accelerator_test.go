@@ -33,6 +33,7 @@ func TestRefusalsThatAreStored(t *testing.T) {
 		stored       bool
 	}{
 		{"QEMU fails", "exit 1", time.Minute, true},
+		{"QEMU crashes", `exec perl -e 'unpack "p", pack "J", 1'`, time.Minute, true}, // reads address 1
 		{"QEMU is killed", killed, time.Minute, false},
 		{"the caller leaves", "exec sleep 60", 2 * time.Second, false},
 	} {
