@@ -94,6 +94,7 @@ func TestLiveForks(t *testing.T) {
 	p.awaitShell(id, shell, "begun\n")
 	supervisor, _ := p.processes(id)
 	before := p.countsOn(id, 0, "the source")
+	p.shell(id, "until test -s /run/named; do sleep 0.05; done")
 
 	began := time.Now()
 	forks := p.forkLive(id, count)
