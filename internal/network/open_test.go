@@ -70,6 +70,7 @@ func TestSetPolicy(t *testing.T) {
 	if talks(good) {
 		t.Error("the connection is open, although only another address is allowed")
 	}
+	g.said("tcp good.test "+example+" 80", "error=the network policy has changed: not allowed by any rule")
 	if !talks(g.connected(other + ":80")) {
 		t.Error("a connection that is allowed now is refused")
 	}
