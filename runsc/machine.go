@@ -90,7 +90,7 @@ func run(owner *owner, o startConfig) error {
 	}
 	gomaxprocs.Add(starters)
 	limitTasks(o.Tasks, o.MemBytes)
-	keepOpens()
+	restartOpens()
 	if o.Storage {
 		limitVolume()
 		describeVolume()

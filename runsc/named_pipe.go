@@ -20,9 +20,9 @@ import (
 //
 // Not corrected: openat2.
 
-// keepOpens corrects the system calls that open a file by its name. Call it before the machine is
-// loaded.
-func keepOpens() {
+// restartOpens corrects the system calls that open a file by its name. Call it before the machine
+// is loaded.
+func restartOpens() {
 	wrapCalls(func(name string, fn kernel.SyscallFn) kernel.SyscallFn {
 		if o, ok := opens[name]; ok {
 			return o.open

@@ -211,7 +211,8 @@ func TestRestartedService(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
 	id := p.create("--network-policy", "egress+published-ports")
-	port := 20_000 + os.Getpid()%10_000 // outside of the ephemeral range; another run of the tests has another port
+	// The port is outside of the ephemeral range. Another run of the tests has another port.
+	port := 20_000 + os.Getpid()%10_000
 	p.must("workspace", "service", "start", id, "web", "--restart", "on-failure", "--publish", fmt.Sprint(port, ":8000"), "--ready-tcp", "8000", "--ready-timeout-seconds", "120",
 		"--", "python3", "-c", crashing)
 	at := p.published(id, "web", 8000)

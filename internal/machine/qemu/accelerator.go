@@ -192,9 +192,9 @@ func (d *Driver) race(ctx context.Context, p parts, work string) (verdict, error
 	return verdicts[d.cfg.Isolation], failed[d.cfg.Isolation]
 }
 
-// probe boots the kernel and waits for the line that the guest's first program prints. If QEMU ran
-// or crashed and booted no kernel, refusal says why. If the host lacked memory or disk space, or
-// QEMU was killed, another probe might succeed. Then probe returns err.
+// probe boots the kernel and waits for the line that the guest's first program prints. If QEMU
+// exits, crashes or takes too long before that, refusal says why. If the host lacks memory or disk
+// space, or QEMU is killed, another probe might succeed. Then probe returns err.
 func (d *Driver) probe(ctx context.Context, p parts, accel machine.Isolation, tscKHz int, dir string) (refusal, err error) {
 	var f opener
 	defer f.close()

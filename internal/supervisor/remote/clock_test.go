@@ -22,7 +22,8 @@ func TestProcessorTime(t *testing.T) {
 		return ok && used > 50*time.Millisecond
 	})
 	testenv.StopProcess(t, pid)
-	time.Sleep(50 * time.Millisecond) // the kernel reports a process as stopped just before the process leaves its processor
+	// The kernel reports a process as stopped just before the process leaves its processor.
+	time.Sleep(50 * time.Millisecond)
 	before, _ := ProcessorTime(pid)
 	time.Sleep(20 * time.Millisecond)
 	if after, ok := ProcessorTime(pid); !ok || after-before > time.Millisecond {
