@@ -112,16 +112,21 @@ func TestNothingToRun(t *testing.T) {
 }
 
 func TestTimeLimits(t *testing.T) {
-	for name, set := range map[string]func(*RunInVMRequest){
-		"timeout_seconds": func(r *RunInVMRequest) { r.TimeoutSeconds = 1 },
-		"ttl_seconds":     func(r *RunInVMRequest) { r.TTLSeconds = 1 },
+	for name, set := range map[string]func(*RunInVMRequest, int){
+		"timeout_seconds": func(r *RunInVMRequest, limit int) { r.TimeoutSeconds = limit },
+		"ttl_seconds":     func(r *RunInVMRequest, limit int) { r.TTLSeconds = limit },
 	} {
 		t.Run(name, func(t *testing.T) {
-			req := shell(`echo begun; sleep 30`)
-			set(&req)
-			r, err := onHost(t).RunInVM(t.Context(), req)
-			if err != nil {
-				t.Fatal(err)
+			p := onHost(t)
+			req := shell(`echo begun; sleep 600`)
+			var r *RunResult
+			// On a slow host, a short limit is over before the output.
+			for limit := 1; r == nil || r.TimedOut && r.Stdout == ""; limit *= 2 {
+				set(&req, limit)
+				var err error
+				if r, err = p.RunInVM(t.Context(), req); err != nil {
+					t.Fatal(err)
+				}
 			}
 			if !r.TimedOut || r.TimeLimit != name || r.ExitCode != 124 || r.Stdout != "begun\n" || r.TotalMS > 1000*testenv.Patience.Seconds() {
 				t.Errorf("%+v", r)

@@ -93,40 +93,32 @@ func TestReapDeletesOnlyExpired(t *testing.T) {
 	if _, err := p.StartVM(t.Context(), started); err != nil {
 		t.Fatal(err)
 	}
-	for wait := time.Now().Add(testenv.Patience); ; time.Sleep(50 * time.Millisecond) { // the supervisor of a running machine deletes it, or stops it for ReapExpired
-		now, err := p.StatusVM(t.Context(), started)
-		if KindOf(err) == NotFound || err == nil && now.State == StateStopped {
-			break
+	var deleted []string
+	testenv.Eventually(t, "the started machine is deleted", func() bool { // by its supervisor or by ReapExpired
+		reaped, err := p.ReapExpired(t.Context())
+		if err != nil || reaped.Count != len(reaped.DeletedVMIDs) {
+			t.Fatalf("%+v, %v", reaped, err)
 		}
-		if time.Now().After(wait) {
-			t.Fatalf("%+v, %v", now, err)
-		}
-	}
-	reaped, err := p.ReapExpired(t.Context())
-	if err != nil || reaped.Count != len(reaped.DeletedVMIDs) {
-		t.Fatalf("%+v, %v", reaped, err)
-	}
-	for _, id := range append(over, started) {
-		if _, err := p.StatusVM(t.Context(), id); KindOf(err) != NotFound || id != started && !slices.Contains(reaped.DeletedVMIDs, id) {
-			t.Errorf("%s still exists: %v, %+v", id, err, reaped)
+		deleted = append(deleted, reaped.DeletedVMIDs...)
+		_, err = p.StatusVM(t.Context(), started)
+		return KindOf(err) == NotFound
+	})
+	for _, id := range over {
+		if _, err := p.StatusVM(t.Context(), id); KindOf(err) != NotFound || !slices.Contains(deleted, id) {
+			t.Errorf("%s still exists: %v, %q", id, err, deleted)
 		}
 	}
 	if now, err := p.StatusVM(t.Context(), later); err != nil || now.State != StateCreated {
 		t.Errorf("VM that has not expired: got %+v, %v", now, err)
 	}
-	for wait := time.Now().Add(testenv.Patience); ; time.Sleep(50 * time.Millisecond) {
+	testenv.Eventually(t, "the workspace has stopped, with its time to live as the reason", func() bool {
 		now, err := p.StatusWorkspace(t.Context(), w)
-		if err != nil || time.Now().After(wait) {
+		if err != nil || now.State == StateStopped && now.ExpiresAt != nil {
 			t.Fatalf("%+v, %v", now, err)
 		}
-		if now.State == StateStopped {
-			if now.ExpiresAt != nil || !strings.Contains(now.StateReason, "1 s") {
-				t.Errorf("%+v", now)
-			}
-			break
-		}
-	}
-	if reaped, err = p.ReapExpired(t.Context()); err != nil || reaped.Count != 0 || reaped.DeletedVMIDs == nil {
+		return now.State == StateStopped && strings.Contains(now.StateReason, "1 s")
+	})
+	if reaped, err := p.ReapExpired(t.Context()); err != nil || reaped.Count != 0 || reaped.DeletedVMIDs == nil {
 		t.Errorf("%+v, %v", reaped, err)
 	}
 }

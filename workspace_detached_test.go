@@ -201,9 +201,12 @@ func isZombie(pid int) bool {
 // command.
 func TestCommandCountsAsUse(t *testing.T) {
 	p := withWorkspaces(t)
-	id := p.create(t, func(r *CreateWorkspaceRequest) { r.TTLSeconds = 1 })
+	id := p.create(t, func(r *CreateWorkspaceRequest) { r.TTLSeconds = 3600 })
 	c, err := p.StartCommand(t.Context(), StartCommandRequest{WorkspaceID: id, Command: "sleep 3; echo done"})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.UpdateWorkspace(t.Context(), UpdateWorkspaceRequest{WorkspaceID: id, TTLSeconds: 1}); err != nil {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, "the command has ended", func() bool { return p.entry(t, id, c.Sequence).EndedAt != nil })

@@ -20,8 +20,8 @@ import (
 
 // Limits on the check of a server.
 const (
-	probeTime   = 15 * time.Second
-	probeEnd    = 3 * time.Second // time for the server to exit after its input was closed
+	probeTime   = time.Minute
+	probeEnd    = 10 * time.Second // time for the server to exit after its input was closed
 	probeAnswer = 4 << 20
 )
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -148,6 +149,9 @@ func TestPTYSendSecret(t *testing.T) {
 		{"another one\n", []string{"other"}, 3, "no running terminal has this ID or name"},
 		{"third one", []string{info.ID, "--shown", "--no-enter"}, 0, ""},
 	} {
+		if slices.Contains(c.args, "--shown") { // only the next read shows its input
+			printed("got [REDACTED], 11\r\nPassword: \r\ngot [REDACTED], 11\r\n")
+		}
 		if out, code := send(c.text, c.args...); code != c.code || !strings.Contains(out, c.says) || c.says == "" && out != "" {
 			t.Errorf("%q, %q: exit code %d: %s", c.text, c.args, code, out)
 		}

@@ -44,14 +44,15 @@ func testStore(cache string) *Store {
 		}
 		fmt.Fprint(builds, "b")
 		builds.Close()
-		if hang, err := os.ReadFile(filepath.Join(cache, "hang")); err == nil {
+		if exists(filepath.Join(cache, "hang")) { // the build hangs until the test removes the file
 			os.WriteFile(filepath.Join(dir, "leavings"), make([]byte, 1<<20), 0o600)
 			os.WriteFile(filepath.Join(cache, "hanging"), nil, 0o600)
-			limit, _ := time.ParseDuration(string(hang))
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(limit):
+			for exists(filepath.Join(cache, "hang")) {
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case <-time.After(10 * time.Millisecond):
+				}
 			}
 		}
 		content, _ := os.ReadFile(filepath.Join(cache, "content"))

@@ -88,15 +88,6 @@ func TestKernelIsFetchedOnce(t *testing.T) {
 	if *fetched != 1 {
 		t.Errorf("fetched %d times", *fetched)
 	}
-	fastest := time.Hour
-	for range 10 {
-		began := time.Now()
-		must[Kernel](t)(s.Kernel(t.Context(), nil))
-		fastest = min(fastest, time.Since(began))
-	}
-	if fastest > 5*time.Millisecond {
-		t.Errorf("the second time took %v", fastest)
-	}
 
 	if err := s.ForgetKernel(); err != nil {
 		t.Fatal(err)

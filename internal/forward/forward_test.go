@@ -150,11 +150,7 @@ func TestClose(t *testing.T) {
 	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
 	p.Close()
-	if took := time.Since(began); took > endPatience/2 {
-		t.Errorf("it took %v", took)
-	}
 	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
 		t.Errorf("the client reads: %v", err)
 	}

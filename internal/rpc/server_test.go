@@ -195,7 +195,7 @@ func TestMaxCalls(t *testing.T) {
 // answered, even if their output waits for an acknowledgement.
 func TestEndOfInput(t *testing.T) {
 	w := newWorld(t)
-	w.patience = time.Hour
+	w.patience, w.drain = time.Hour, patience
 	p := w.connect(t.Context(), t)
 	p.call(1, "work", "{}")
 	p.call(2, "print", `{"text":"0123456789","number":100,"stream":true,"window":1}`)
@@ -247,6 +247,9 @@ func TestDisconnect(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
+			if name == "no more input" {
+				w.drain = patience
+			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			p := w.connect(ctx, t)

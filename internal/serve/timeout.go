@@ -45,9 +45,7 @@ type timeoutWriter struct {
 // withTimeouts returns a writer for the answer to a request, with the body of the request. The
 // caller must call begin after the answer.
 func withTimeouts(w http.ResponseWriter, r *http.Request, quiet time.Duration) *timeoutWriter {
-	o := &timeoutWriter{w, &timeoutBody{r.Body, http.NewResponseController(w), quiet, r.Body == http.NoBody}}
-	o.body.connection.SetWriteDeadline(time.Time{}) // the previous request of the connection has set one
-	return o
+	return &timeoutWriter{w, &timeoutBody{r.Body, http.NewResponseController(w), quiet, r.Body == http.NoBody}}
 }
 
 // begin sets the deadlines for a write, or for the rest of the answer, which net/http writes after

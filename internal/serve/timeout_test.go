@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/testenv"
@@ -58,6 +59,38 @@ func TestMissingBodies(t *testing.T) {
 	}
 }
 
+// listener accepts the connections of a channel.
+type listener chan net.Conn
+
+func (l listener) Accept() (net.Conn, error) {
+	if conn, ok := <-l; ok {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (l listener) Close() error {
+	close(l)
+	return nil
+}
+
+func (l listener) Addr() net.Addr { return &net.TCPAddr{} }
+
+// inBubble runs a test with a connection to the server, and with a clock that moves on when all
+// wait (see testing/synctest).
+func (w *world) inBubble(t *testing.T, test func(conn net.Conn)) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		defer client.Close()
+		l := make(listener, 1)
+		l <- server
+		s := &http.Server{Handler: w.server}
+		defer s.Close()
+		go s.Serve(l)
+		test(client)
+	})
+}
+
 // TestSlowBodies checks that a client can send a body slowly, and that no operation limits the
 // total time.
 func TestSlowBodies(t *testing.T) {
@@ -69,45 +102,59 @@ func TestSlowBodies(t *testing.T) {
 			}
 		}
 	}
-	w.server.quiet = 3 * time.Second
-	conn := w.connect("POST /v1/sandboxes HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + keyHeader + ": " + w.keys["full"] + "\r\nContent-Length: 12\r\n\r\n")
-	for _, part := range strings.SplitAfter(`{"vcpus": 1}`, "") {
-		time.Sleep(300 * time.Millisecond)
-		io.WriteString(conn, part)
-	}
-	if r, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || r.StatusCode != http.StatusCreated {
-		t.Errorf("%+v, %v", r, err)
-	}
+	w.inBubble(t, func(conn net.Conn) {
+		w.server.mux.HandleFunc("POST /slow", func(o http.ResponseWriter, r *http.Request) {
+			b, err := io.ReadAll(r.Body)
+			fmt.Fprint(o, string(b), err)
+		})
+		io.WriteString(conn, "POST /slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n")
+		for _, part := range []string{"s", "l", "o", "w"} {
+			time.Sleep(quiet - time.Second)
+			io.WriteString(conn, part)
+		}
+		r, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		w.check(err)
+		if b, err := io.ReadAll(r.Body); string(b) != "slow<nil>" || err != nil {
+			t.Errorf("got %q, %v", b, err)
+		}
+	})
 }
 
 // TestSlowReaders checks that the server gives up clients that do not read an answer. The deadline
 // of an answer must not apply to later requests of the connection.
 func TestSlowReaders(t *testing.T) {
 	w := newWorld(t)
-	w.server.quiet = time.Second
-	failed := make(chan error, 1)
-	w.server.mux.HandleFunc("GET /large", func(o http.ResponseWriter, r *http.Request) {
-		_, err := o.Write(make([]byte, maxUpload))
-		failed <- err
-	})
-	w.connect("GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
-	select {
-	case err := <-failed:
-		if err == nil {
+	w.inBubble(t, func(conn net.Conn) {
+		failed := make(chan error, 1)
+		w.server.mux.HandleFunc("GET /large", func(o http.ResponseWriter, r *http.Request) {
+			_, err := o.Write(make([]byte, maxUpload))
+			failed <- err
+		})
+		io.WriteString(conn, "GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		if err := <-failed; err == nil {
 			t.Error("the answer was sent")
 		}
-	case <-time.After(testenv.Patience):
-		t.Fatal("the server still waits")
-	}
-	conn := w.connect("")
-	from := bufio.NewReader(conn)
-	for range 2 {
-		io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		r, err := http.ReadResponse(from, nil)
-		w.check(err)
-		if _, err := io.Copy(io.Discard, r.Body); r.StatusCode != http.StatusOK || err != nil {
-			t.Errorf("got %d, %v", r.StatusCode, err)
+	})
+	w.inBubble(t, func(conn net.Conn) {
+		w.server.mux.HandleFunc("POST /body", func(o http.ResponseWriter, r *http.Request) {
+			_, err := io.Copy(o, r.Body)
+			w.check(err)
+		})
+		from := bufio.NewReader(conn)
+		for range 2 {
+			io.WriteString(conn, "POST /body HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n")
+			r, err := http.ReadResponse(from, nil)
+			w.check(err)
+			if r.StatusCode != http.StatusContinue {
+				t.Errorf("got %d", r.StatusCode)
+			}
+			io.WriteString(conn, "x")
+			r, err = http.ReadResponse(from, nil)
+			w.check(err)
+			if b, err := io.ReadAll(r.Body); string(b) != "x" || err != nil {
+				t.Errorf("got %q, %v", b, err)
+			}
+			time.Sleep(quiet + time.Second)
 		}
-		time.Sleep(1200 * time.Millisecond)
-	}
+	})
 }

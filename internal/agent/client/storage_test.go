@@ -172,7 +172,9 @@ func TestHeldUntilRenewed(t *testing.T) {
 	if _, err := c.Thaw(ctx); err != nil || p.isHeld() {
 		t.Errorf("thawed: %v, held: %t", err, p.isHeld())
 	}
-	hold(50 * time.Millisecond)
+	if _, err := c.Hold(ctx, Mounts{Root: true, Volume: true}, 50*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
 	testenv.Eventually(t, "its limit is over", func() bool { return !p.isHeld() && !p.isFrozen() })
 	hold(time.Minute)
 	c.current().close()
@@ -183,13 +185,18 @@ func TestHeldUntilRenewed(t *testing.T) {
 	if err := c.Renew(ctx, NewIdentity("again")); err != nil || p.isHeld() {
 		t.Errorf("renewed: %v, held: %t", err, p.isHeld())
 	}
-	hold(100 * time.Millisecond)
 	still := NewIdentity("still")
 	still.Held = true
-	if err := c.Renew(ctx, still); err != nil {
-		t.Fatal(err)
+	limit := 100 * time.Millisecond
+	for ; !p.isHeld(); limit *= 2 { // on a slow host, a short limit is over before Renew
+		if _, err := c.Hold(ctx, Mounts{Root: true, Volume: true}, limit); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Renew(ctx, still); err != nil {
+			t.Fatal(err)
+		}
 	}
-	time.Sleep(200 * time.Millisecond) // longer than the time limit
+	time.Sleep(limit) // longer than the time limit, because the loop has doubled it
 	c.current().close()
 	if _, err := c.Status(ctx); err != nil || !p.isHeld() {
 		t.Errorf("renew without thaw: got %v, held: %t", err, p.isHeld())

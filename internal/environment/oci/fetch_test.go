@@ -201,8 +201,10 @@ func TestFetchFaults(t *testing.T) {
 		}, fault.Unavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			defer func(was time.Duration) { stallTimeout = was }(stallTimeout)
-			stallTimeout = 2 * time.Second
+			if name == "stalled" {
+				defer func(was time.Duration) { stallTimeout = was }(stallTimeout)
+				stallTimeout = 2 * time.Second
+			}
 			layerRequests.Store(0)
 			registry := newRegistry(t)
 			ref := registry.push(t, "tool:1", v1.Config{}, content)
