@@ -158,7 +158,7 @@ func killedDuringResume(ctx context.Context, t *testing.T, p *program, c hostage
 		defer close(answered)
 		failed = resume()
 	}()
-	victim := p.awaitStarting(who, others, answered)
+	victim := handle(t, p.awaitStarting(who, others, answered))
 	time.Sleep(after)
 	killed := hit(victim)
 	<-answered

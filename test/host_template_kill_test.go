@@ -61,12 +61,13 @@ func TestKilledDuringTemplate(t *testing.T) {
 		}
 		begun := said(ctx, t, c, "x", hostCounting+`; echo kept >/srv/kept; echo kept >/workspace/kept; sync`)
 		supervisor, m, _ := p.find(id)
+		victim := handle(t, victimOf(who, supervisor, m))
 		answered := make(chan error, 1)
 		began := time.Now()
 		go func() { answered <- keep[op]() }()
 		if within > 0 {
 			time.Sleep(time.Duration(random.Int64N(int64(within))))
-			was = hit(victimOf(who, supervisor, m))
+			was = hit(victim)
 		}
 		err = <-answered
 		took = time.Since(began)

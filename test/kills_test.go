@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -40,8 +39,22 @@ func drawn(t *testing.T, what string, within time.Duration, round func(within ti
 	t.Errorf("%s: in %d rounds no process was alive to be killed", what, draws)
 }
 
+// handle returns a handle of a process, or nil if there is none. After the process has ended, the
+// kernel can give its id to a new process. So a process that can end before it is killed needs one.
+func handle(t *testing.T, pid int) *os.Process {
+	t.Helper()
+	if pid == 0 {
+		return nil
+	}
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 // hit kills a process. It reports whether the process was alive.
-func hit(pid int) bool { return pid != 0 && !ended(pid) && syscall.Kill(pid, syscall.SIGKILL) == nil }
+func hit(p *os.Process) bool { return p != nil && !ended(p.Pid) && p.Kill() == nil }
 
 // interruption is the result of running pyro while a process is killed.
 type interruption struct {
@@ -66,15 +79,15 @@ func (p *program) interrupt(args []string, after time.Duration, who func(client 
 		defer close(ended)
 		cmd.Wait()
 	}()
-	victim := who(cmd.Process.Pid, ended)
+	victim := handle(p.t, who(cmd.Process.Pid, ended))
 	select {
 	case <-time.After(after):
 	case <-ended:
 	}
 	killed := hit(victim)
 	<-ended
-	if killed && victim != cmd.Process.Pid {
-		if err := gone(victim); err != nil {
+	if killed && victim.Pid != cmd.Process.Pid {
+		if err := gone(victim.Pid); err != nil {
 			p.t.Fatal(err)
 		}
 	}
