@@ -63,8 +63,9 @@ func (d *Driver) program() (string, error) {
 }
 
 // endTimeout is how long Close waits for the agent to kill its processes. After that the driver
-// kills the agent.
-const endTimeout = 2 * time.Second
+// kills the agent, and the remaining processes outlive the machine. So the limit is longer than the
+// agent's own limit, see proctree.KillAll.
+const endTimeout = 10 * time.Second
 
 // process is a machine that consists of the agent's process.
 type process struct {
