@@ -151,7 +151,7 @@ func (p *program) example(t *testing.T, line string, env ...string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := p.programFor(patience, "sh", "-c", "exec "+line)
+	cmd := p.programFor(10*patience, "sh", "-c", "exec "+line)
 	cmd.Dir = top
 	cmd.Env = append(cmd.Env, "TMPDIR="+t.TempDir(), "PYTHONDONTWRITEBYTECODE=1", "no_proxy=127.0.0.1", "PYTHONPATH="+filepath.Join(top, "sdk/python/src"),
 		"PYRO_PROGRAM="+filepath.Join(top, "bin/pyro"), "PYRO_RUNSC="+cmp.Or(os.Getenv("PYRO_RUNSC"), filepath.Join(top, "bin/pyro-runsc")))

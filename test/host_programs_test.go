@@ -72,7 +72,7 @@ func typeHost(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentS
 // hostOutput runs a command line in the sandbox and returns the output.
 func hostOutput(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient, line string) string {
 	t.Helper()
-	r, err := c.Exec(ctx, connect.NewRequest(&pb.ExecRequest{SandboxId: "one", Cmd: "sh", Args: []string{"-c", line}}))
+	r, err := c.Exec(ctx, connect.NewRequest(&pb.ExecRequest{SandboxId: "one", Cmd: "sh", Args: []string{"-c", line}, TimeoutSec: 600}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func TestHostAgentProgramsAfterPause(t *testing.T) {
 	p := workspaces(t).with("PYRO_HOST_TOKEN", hostToken)
 	agent, address := p.serveHost()
 	c := hostClient(t, address)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*patience)
 	defer cancel()
 	made, err := c.CreateSandbox(ctx, connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "one"}))
 	if err != nil {

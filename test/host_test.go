@@ -69,7 +69,7 @@ func TestHostAgent(t *testing.T) {
 	p := workspaces(t).with("PYRO_HOST_TOKEN", hostToken)
 	agent, address := p.serveHost()
 	c := hostClient(t, address)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*patience)
 	defer cancel()
 	made, err := c.CreateSandbox(ctx, connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "one", DefaultEnv: map[string]string{"WHO": "me", "OF": "default"}}))
 	if err != nil || made.Msg.Status != "running" || made.Msg.Metadata["isolation"] == "" {

@@ -11,6 +11,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/pyro-mcp/pyro/client"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // sh runs a command line in a sandbox and returns its output.
@@ -20,7 +21,7 @@ func (a *api) sh(one, line string) string {
 		Stdout, Stderr string
 		ExitCode       int `json:"exit_code"`
 	}
-	a.must(200, "POST", one+"/exec", map[string]any{"cmd": "sh", "args": []string{"-c", line}}, &ended)
+	a.must(200, "POST", one+"/exec", map[string]any{"cmd": "sh", "args": []string{"-c", line}, "timeout_sec": 600}, &ended)
 	if ended.ExitCode != 0 {
 		a.t.Fatalf("%s: %+v", line, ended)
 	}
@@ -195,11 +196,16 @@ func TestServeMCP(t *testing.T) {
 	}
 	call(false, "shell_open", of(), &shell)
 	call(false, "shell_write", of("shell_id", shell.ShellID, "input", "echo $((6*7))"), nil)
-	var read struct{ Output string }
-	call(false, "shell_read", of("shell_id", shell.ShellID, "wait_for_idle_ms", 1000, "plain", true), &read)
-	if !strings.Contains(read.Output, "42") {
-		t.Errorf("%+v", read)
-	}
+	seen, cursor := "", 0
+	testenv.Eventually(t, "the shell printed 42", func() bool {
+		var read struct {
+			Output     string
+			NextCursor int `json:"next_cursor"`
+		}
+		call(false, "shell_read", of("shell_id", shell.ShellID, "cursor", cursor, "wait_for_idle_ms", 100, "plain", true), &read)
+		seen, cursor = seen+read.Output, read.NextCursor
+		return strings.Contains(seen, "42")
+	})
 	var forked struct {
 		Workspaces []struct {
 			WorkspaceID string `json:"workspace_id"`

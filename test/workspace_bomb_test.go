@@ -29,15 +29,9 @@ while True:
 	except RuntimeError: pass`},
 }
 
-// Maximum time of a short command while a bomb runs, and of stopping the workspace. A bomb that is
-// not limited blocks them for good. An idle host needs less than 5 s, a busy one some times more.
-const (
-	answersWithin = time.Minute
-	stopsWithin   = time.Minute
-)
-
 // TestForkBombs checks that a fork bomb does not harm the host or other workspaces more than any
-// other command.
+// other command. A bomb that is not limited blocks other commands for good. Then they take longer
+// than patience, and fail.
 func TestForkBombs(t *testing.T) {
 	for name, bomb := range bombs {
 		t.Run(name, func(t *testing.T) {
@@ -46,27 +40,17 @@ func TestForkBombs(t *testing.T) {
 			}
 			p := workspaces(t)
 			id := p.create()
-			within := func(limit time.Duration, what string, do func()) {
-				t.Helper()
-				began := time.Now()
-				do()
-				if took := time.Since(began); took > limit {
-					t.Errorf("%s took %v", what, took)
-				}
-			}
 			p.must("workspace", "file", "write", id, "kept", "--text", "kept")
-			within(6*time.Second+answersWithin, "a command with a limit of 6 s", func() {
-				p.fails(124, "", append([]string{"workspace", "exec", id, "--timeout-seconds", "6", "--"}, bomb...)...)
-			})
-			within(answersWithin, "the next command", func() { p.shell(id, "echo alive") })
+			p.fails(124, "", append([]string{"workspace", "exec", id, "--timeout-seconds", "6", "--"}, bomb...)...)
+			p.shell(id, "echo alive")
 			p.must(append([]string{"workspace", "service", "start", id, "bomb", "--"}, bomb...)...)
 			time.Sleep(6 * time.Second)
-			within(answersWithin, "a command beside it", func() { p.shell(id, "echo alive") })
+			p.shell(id, "echo alive")
 			_, machine, _ := p.find(id)
 			if started := descendants(machine); started > 2*2048+64 {
 				t.Errorf("%d processes on the host", started)
 			}
-			within(stopsWithin, "stop", func() { p.must("workspace", "stop", id) })
+			p.must("workspace", "stop", id)
 			if left := descendants(machine); left > 0 {
 				t.Errorf("%d processes still run on the host", left)
 			}
@@ -76,7 +60,7 @@ func TestForkBombs(t *testing.T) {
 			}
 			p.must(append([]string{"workspace", "service", "start", id, "again", "--"}, bomb...)...)
 			time.Sleep(3 * time.Second)
-			within(stopsWithin, "delete", func() { p.must("workspace", "delete", id) })
+			p.must("workspace", "delete", id)
 		})
 	}
 }

@@ -176,7 +176,7 @@ func TestMachineIdentities(t *testing.T) {
 	}
 
 	// A refused connection must fail in the machine and be logged.
-	r := p.run(nil, "workspace", "exec", "-q", one, "--", "python3", "-c", `import socket; socket.create_connection(("10.0.0.1", 80), 5)`)
+	r := p.run(nil, "workspace", "exec", "-q", one, "--", "python3", "-c", `import socket; socket.create_connection(("10.0.0.1", 80), 60)`)
 	if r.code == 0 || !strings.Contains(r.stderr, "refused") {
 		t.Errorf("%+v", r)
 	}

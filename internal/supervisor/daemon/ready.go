@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	lastLines  = 20              // lines of output in the error of a failed start.
-	lastBytes  = 4 << 10         // the largest number of bytes in these lines.
-	probeGrace = 2 * time.Second // time for the agent to answer after the time limit
+	lastLines  = 20               // lines of output in the error of a failed start.
+	lastBytes  = 4 << 10          // the largest number of bytes in these lines.
+	probeGrace = 30 * time.Second // time for the agent to answer after the time limit
 )
 
 // stale returns the stamp that the file of a readiness check has before the start. It is empty if
