@@ -155,16 +155,16 @@ func TestAdmin(t *testing.T) {
 	}
 	id := w.spawn(t, "cat", args{"scope": "control"})
 	w.text(t, "pty_write", args{"session_id": id, "data": "12345678\n"})
-	w.refused(t, "pty_write", args{"session_id": id, "data": "12345678\n"}, fault.Exhausted, "input throttled (limit 10 bytes/s)")
+	w.refused(t, "pty_write", args{"session_id": id, "data": "12345678901\n"}, fault.Exhausted, "input throttled (limit 10 bytes/s)")
 	if text := w.until(t, id, "12345678\r\n"); text != "12345678\r\n12345678\r\n" { // the echo, and the output of cat
 		t.Errorf("%q", text)
 	}
 	st := w.object(t, "pty_status", args{"session_id": id})
-	if st["input_dropped"] != 9.0 || st["bytes_written"] != 9.0 || st["max_output_bytes"] != 500.0 || st["input_rate_bps"] != 10.0 {
+	if st["input_dropped"] != 12.0 || st["bytes_written"] != 9.0 || st["max_output_bytes"] != 500.0 || st["input_rate_bps"] != 10.0 {
 		t.Errorf("%v", st)
 	}
 	m := w.object(t, "pty_metrics", args{})
-	if m["session_count"] != 1.0 || m["running_count"] != 1.0 || m["max_sessions"] != 20.0 || m["bytes_written_total"] != 9.0 || m["bytes_read_total"] != 20.0 || m["input_dropped_total"] != 9.0 || len(m) != 9 {
+	if m["session_count"] != 1.0 || m["running_count"] != 1.0 || m["max_sessions"] != 20.0 || m["bytes_written_total"] != 9.0 || m["bytes_read_total"] != 20.0 || m["input_dropped_total"] != 12.0 || len(m) != 9 {
 		t.Errorf("%v", m)
 	}
 	if h := w.object(t, "pty_health", args{}); h["ok"] != true || h["session_count"] != 1.0 || len(h) != 4 {

@@ -5,7 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/pyro-mcp/pyro/internal/session"
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
@@ -46,28 +48,35 @@ func TestCloseRunsTraps(t *testing.T) {
 	} {
 		for _, backend := range []string{"subprocess", "tmux"} {
 			t.Run(name+" in "+backend, func(t *testing.T) {
-				folder := t.TempDir()
-				for file, text := range map[string]string{
-					"script":    traps + "; echo ready; sleep 1000",
-					"sh-script": traps + "; trap 'exit 1' TERM HUP; echo ready; sleep 1000",
-				} {
-					if err := os.WriteFile(filepath.Join(folder, file), []byte(text), 0o600); err != nil {
-						t.Fatal(err)
-					}
-				}
 				w := newWorld(t, nil)
-				id := w.spawn(t, command, args{"cwd": folder, "backend": backend})
-				w.until(t, id, "ready")
-				if strings.Contains(name, "interactive") {
-					w.text(t, "pty_write", args{"session_id": id, "data": traps + "; echo it is $((40 + 2))\n"})
-					w.until(t, id, "it is 42")
-				} else {
-					testenv.Eventually(t, "the shell has started sleep", func() bool { return sleeps(folder) })
-				}
-				w.text(t, "pty_close", args{"session_id": id})
-				if b, err := os.ReadFile(filepath.Join(folder, "cleaned")); err != nil || string(b) != "cleaned\n" {
-					t.Errorf("the trap did not run: %q, %v", b, err)
-				}
+				testenv.Eventually(t, "the trap finishes before its shell is killed", func() bool {
+					folder := t.TempDir()
+					for file, text := range map[string]string{
+						"script":    traps + "; echo ready; sleep 1000",
+						"sh-script": traps + "; trap 'exit 1' TERM HUP; echo ready; sleep 1000",
+					} {
+						if err := os.WriteFile(filepath.Join(folder, file), []byte(text), 0o600); err != nil {
+							t.Fatal(err)
+						}
+					}
+					id := w.spawn(t, command, args{"cwd": folder, "backend": backend})
+					w.until(t, id, "ready")
+					if strings.Contains(name, "interactive") {
+						w.text(t, "pty_write", args{"session_id": id, "data": traps + "; echo it is $((40 + 2))\n"})
+						w.until(t, id, "it is 42")
+					} else {
+						testenv.Eventually(t, "the shell has started sleep", func() bool { return sleeps(folder) })
+					}
+					began := time.Now()
+					w.text(t, "pty_close", args{"session_id": id})
+					took := time.Since(began)
+					b, err := os.ReadFile(filepath.Join(folder, "cleaned"))
+					ran := err == nil && string(b) == "cleaned\n"
+					if !ran && took < session.EndGrace {
+						t.Fatalf("the trap did not finish within %v: %q, %v", took, b, err)
+					}
+					return ran
+				})
 			})
 		}
 	}

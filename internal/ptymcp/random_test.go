@@ -82,12 +82,14 @@ func (k *killing) round(t *testing.T, kind int) {
 		k.client, _ = k.process(t)
 	case 1:
 		for _, r := range k.read {
-			pid, err := flock.Holder(filepath.Join(k.root, r.id, "keeper.lock"))
+			folder := session.Folder(filepath.Join(k.root, r.id))
+			pid, err := flock.Holder(filepath.Join(string(folder), "keeper.lock"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			unix.Kill(pid, unix.SIGKILL)
 			k.readAll(t, k.moment())
+			testenv.Eventually(t, "the session process has ended", func() bool { return !folder.HasProcess() })
 		}
 	case 2:
 		info, err := k.sessions.Get(k.read[1].id)

@@ -205,6 +205,7 @@ func TestSecretIsHiddenAfterwards(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	testenv.Eventually(t, "the session process has ended", func() bool { return !info.Folder.HasProcess() })
 	w.object(t, "pty_recover", args{"name": "it"})
 	w.text(t, "pty_write", args{"session_id": id, "data": "again " + password + ".\n"})
 	if text := w.until(t, id, ".\r\nagain "+secret.Hidden+".\r\n"); strings.Contains(text, password) {

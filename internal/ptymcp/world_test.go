@@ -131,6 +131,12 @@ func (w *world) try(t testing.TB, tool string, a args) (json.RawMessage, error) 
 	if _, said := a["owner"]; !said && strings.HasPrefix(tool, "pty_") && tool != "pty_close_all" && tool != "pty_metrics" && tool != "pty_health" {
 		a["owner"] = "me"
 	}
+	switch tool { // the default time limit is too short for a stalled host
+	case "pty_read_until", "pty_read_until_any", "pty_read_quiescent", "pty_prompt", "pty_wait", "pty_send_secret":
+		if _, said := a["timeout_ms"]; !said {
+			a["timeout_ms"] = testenv.Patience.Milliseconds()
+		}
+	}
 	text, err := json.Marshal(a)
 	if err != nil {
 		t.Fatal(err)

@@ -47,6 +47,7 @@ type Server struct {
 	terminals   terminals
 	events      *eventStreams
 	pingEvery   time.Duration // of WebSockets
+	pongTime    time.Duration // the longest time until a client answers a ping
 	quiet       time.Duration // the longest pause of a client
 	previews    *preview.Handler
 	observed    *observed
@@ -68,7 +69,7 @@ const keyHeader = control.KeyHeader
 
 // New returns a server.
 func New(o Options) *Server {
-	s := &Server{control: o.Control, log: o.Log, hosts: o.Hosts, mux: http.NewServeMux(), sockets: newSockets(), events: newEventStreams(), pingEvery: pingEvery, quiet: quiet, crossOrigin: http.NewCrossOriginProtection(), observed: newObserved()}
+	s := &Server{control: o.Control, log: o.Log, hosts: o.Hosts, mux: http.NewServeMux(), sockets: newSockets(), events: newEventStreams(), pingEvery: pingEvery, pongTime: pingEvery, quiet: quiet, crossOrigin: http.NewCrossOriginProtection(), observed: newObserved()}
 	if s.log == nil {
 		s.log = slog.Default()
 	}

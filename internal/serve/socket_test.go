@@ -371,7 +371,7 @@ func (w *world) session() string {
 // TestRevokedKey checks that a connection ends after its key was removed.
 func TestRevokedKey(t *testing.T) {
 	w := newWorld(t)
-	w.server.pingEvery = 500 * time.Millisecond // a slow client must answer in time
+	w.server.pingEvery, w.server.pongTime = 100*time.Millisecond, testenv.Patience
 	c := w.dial("full", "/v1/sandboxes/"+w.create().ID+"/pty", `{"type":"start"}`)
 	c.expect(`{"type":"started","pid":9,"tag":"pty-00000000"}`, `{"type":"ping"}`)
 	w.removeKeys()
@@ -409,7 +409,7 @@ func TestRevokedKeyAtTheLimit(t *testing.T) {
 	path := "/v1/sandboxes/" + w.create().ID + "/pty"
 	now := time.Now()
 	w.server.requests = newLimiter(1, 1, func() time.Time { return now })
-	w.server.pingEvery = 500 * time.Millisecond
+	w.server.pingEvery, w.server.pongTime = 100*time.Millisecond, testenv.Patience
 	c := w.dial("full", path, `{"type":"start"}`)
 	c.expect(`{"type":"started","pid":9,"tag":"pty-00000000"}`, `{"type":"ping"}`)
 	for _, want := range []int{401, 429} {
@@ -424,7 +424,7 @@ func TestRevokedKeyAtTheLimit(t *testing.T) {
 // TestDeadClients checks that the server disconnects a client that does not answer pings.
 func TestDeadClients(t *testing.T) {
 	w := newWorld(t)
-	w.server.pingEvery = 300 * time.Millisecond
+	w.server.pingEvery, w.server.pongTime = 300*time.Millisecond, 300*time.Millisecond
 	c := w.dial("full", "/v1/sandboxes/"+w.create().ID+"/exec/stream", `{"type":"start","cmd":"flood"}`)
 	c.expect(`{"type":"start","pid":7}`)
 	testenv.Eventually(w.t, "the program is killed", func() bool { return w.host.Killed() == 1 })

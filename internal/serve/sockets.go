@@ -268,7 +268,7 @@ func (s *Server) watch(c *socket, r *http.Request, role store.Role) {
 		if c.pings.Load() {
 			c.send(event{Type: "ping"})
 		}
-		ctx, cancel := context.WithTimeout(c.ctx, s.pingEvery)
+		ctx, cancel := context.WithTimeout(c.ctx, s.pongTime)
 		err := c.conn.Ping(ctx)
 		cancel()
 		if err != nil {

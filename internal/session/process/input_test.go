@@ -3,6 +3,9 @@ package process
 import (
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
 // gate is a writer that waits before each write until the test receives the data.
@@ -52,6 +55,21 @@ func TestDiscard(t *testing.T) {
 		resume()
 		if got := <-terminal; got != "new" {
 			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// TestInputRate checks that input is refused until earlier input is long enough ago.
+func TestInputRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := newInput(nil, 10)
+		for i, refused := range []bool{false, true, false, true} {
+			if i == 2 {
+				time.Sleep(800 * time.Millisecond)
+			}
+			if err := in.put([]byte("12345678\n")); (fault.KindOf(err) == fault.Exhausted) != refused {
+				t.Errorf("input %d: %v", i, err)
+			}
 		}
 	})
 }

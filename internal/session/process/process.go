@@ -156,6 +156,9 @@ func (p *sessionProcess) start(again bool) (child, error) {
 // note adds an event to the session's log.
 func (p *sessionProcess) note(e session.Event) { p.folder.AppendEvent(p.spec, e) }
 
+// endGrace is [session.EndGrace], except in a test.
+var endGrace = session.EndGrace
+
 // live runs the session until it ends.
 func (p *sessionProcess) live(ctx context.Context) error {
 	reading := p.output.read(p.program.streams())
@@ -171,7 +174,7 @@ func (p *sessionProcess) live(ctx context.Context) error {
 	for {
 		select {
 		case <-exited:
-			p.program.kill(session.EndGrace) // ends background programs
+			p.program.kill(endGrace) // ends background programs
 			p.output.drain(reading)
 			return p.end()
 		case <-ctx.Done():
@@ -190,7 +193,7 @@ func (p *sessionProcess) live(ctx context.Context) error {
 			}
 			p.stop(session.TimedOut)
 		case <-p.ending:
-			p.program.kill(session.EndGrace)
+			p.program.kill(endGrace)
 			<-exited
 			p.output.drain(reading)
 			if notice != "" { // the notice comes after all output of the program

@@ -40,9 +40,7 @@ func nothingLeft(t *testing.T, m *session.Manager) {
 		if err := m.Close(context.Background(), info.ID); err != nil {
 			t.Error(err)
 		}
-		if left := marked(info.ID); len(left) > 0 {
-			t.Errorf("left %v of %s", left, info.ID)
-		}
+		testenv.Eventually(t, "no program of the session is left", func() bool { return marked(info.ID) == nil })
 	}
 	if _, err := os.Stat(m.Root + "/.tmux/socket"); err == nil {
 		t.Error("the socket of tmux still exists")
@@ -244,12 +242,12 @@ func TestKilledDuringClose(t *testing.T) {
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}
-	if left := marked(info.ID); len(left) > 0 {
-		t.Errorf("left %v", left)
-		for _, pid := range left {
+	defer func() {
+		for _, pid := range marked(info.ID) {
 			unix.Kill(pid, unix.SIGKILL)
 		}
-	}
+	}()
+	testenv.Eventually(t, "no program of the session is left", func() bool { return marked(info.ID) == nil })
 }
 
 func TestRecover(t *testing.T) {
@@ -391,9 +389,7 @@ func TestEndsWhileOrphaned(t *testing.T) {
 		if now := after(t, m, info.ID); now.Running() || now.Reason != session.Lost || now.ExitCode != nil {
 			t.Errorf("%+v", now.State)
 		}
-		if left := marked(info.ID); len(left) > 0 {
-			t.Errorf("left %v", left)
-		}
+		testenv.Eventually(t, "no program of the session is left", func() bool { return marked(info.ID) == nil })
 	}
 }
 

@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/session"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestCloseRunsTraps closes sessions while a script runs, and checks that the slow EXIT trap of the
 // script finishes. Without -short, each case runs several times, because a trap might be lost only
 // in a rare race.
 func TestCloseRunsTraps(t *testing.T) {
+	t.Setenv(patientEnv, "1")
 	rounds := 4
 	if testing.Short() {
 		rounds = 1
@@ -69,14 +71,21 @@ func TestCloseRunsTraps(t *testing.T) {
 // was killed.
 func TestCloseRunsTrapsOfOrphans(t *testing.T) {
 	m := tmuxManager(t)
-	cleaned := filepath.Join(t.TempDir(), "cleaned")
-	info := spawn(t, m, inTmux(`(trap 'sleep 0.3; echo cleaned >`+cleaned+`' EXIT; echo ready; while :; do sleep 0.05; done); true`))
-	until(t, info, "ready")
-	killSessionProcess(t, info)
-	if err := m.Close(t.Context(), info.ID); err != nil {
-		t.Fatal(err)
-	}
-	if b, err := os.ReadFile(cleaned); err != nil || string(b) != "cleaned\n" {
-		t.Errorf("the trap did not finish: %q, %v", b, err)
-	}
+	testenv.Eventually(t, "the trap finishes before its shell is killed", func() bool {
+		cleaned := filepath.Join(t.TempDir(), "cleaned")
+		info := spawn(t, m, inTmux(`(trap 'sleep 0.3; echo cleaned >`+cleaned+`' EXIT; echo ready; while :; do sleep 0.05; done); true`))
+		until(t, info, "ready")
+		killSessionProcess(t, info)
+		began := time.Now()
+		if err := m.Close(t.Context(), info.ID); err != nil {
+			t.Fatal(err)
+		}
+		took := time.Since(began)
+		b, err := os.ReadFile(cleaned)
+		ran := err == nil && string(b) == "cleaned\n"
+		if !ran && took < session.EndGrace {
+			t.Fatalf("the trap did not finish within %v: %q, %v", took, b, err)
+		}
+		return ran
+	})
 }

@@ -45,9 +45,7 @@ func testRestartAlways(t *testing.T, h *home, c *remote.Client) {
 	if left := len(processes(t, "71.1")) + len(processes(t, "71.2")); left > 0 {
 		t.Errorf("%d processes of earlier runs are left", left)
 	}
-	if out, _ := h.logs(t, "always"); out != "run\nrun\nrun\n" {
-		t.Errorf("output %q", out)
-	}
+	testenv.Eventually(t, "all runs have printed", func() bool { out, _ := h.logs(t, "always"); return out == "run\nrun\nrun\n" })
 	check(t, c.StopService(t.Context(), "always"))
 	if s := h.service(t, "always"); s.EndedAt.IsZero() || !s.Result.Stopped || s.Result.Code != 143 || s.Result.Restarts.Exit.Code != 143 || s.Result.Restarts.Count != 2 {
 		t.Errorf("after a stop: %+v", s)

@@ -67,19 +67,22 @@ func TestRunningDoesNotBlockStart(t *testing.T) {
 			}
 		})
 	}
-	refused := 0
-	for range 100 {
-		if lock, err := f.Take(); err != nil {
-			refused++
-		} else {
+	started, refused := 0, 0
+	for began := time.Now(); started < 100 && time.Since(began) < testenv.Patience; time.Sleep(time.Millisecond) {
+		asked := time.Now()
+		lock, err := f.Take()
+		switch {
+		case err == nil:
 			lock.Release()
+			started++
+		case time.Since(asked) < time.Second: // a stalled Running can hold the lock for longer
+			refused++
 		}
-		time.Sleep(time.Millisecond)
 	}
 	close(done)
 	asking.Wait()
-	if refused > 0 {
-		t.Errorf("%d of 100 supervisors failed because another runs", refused)
+	if started < 100 || refused > 0 {
+		t.Errorf("%d supervisors started, %d failed at once because another runs", started, refused)
 	}
 }
 
