@@ -94,7 +94,8 @@ func TestReapDeletesOnlyExpired(t *testing.T) {
 		t.Fatal(err)
 	}
 	var deleted []string
-	testenv.Eventually(t, "the started machine is deleted", func() bool { // by its supervisor or by ReapExpired
+	// The supervisor of a running machine deletes it, or stops it for ReapExpired.
+	testenv.Eventually(t, "the started machine is deleted", func() bool {
 		reaped, err := p.ReapExpired(t.Context())
 		if err != nil || reaped.Count != len(reaped.DeletedVMIDs) {
 			t.Fatalf("%+v, %v", reaped, err)

@@ -39,8 +39,8 @@ func drawn(t *testing.T, what string, within time.Duration, round func(within ti
 	t.Errorf("%s: in %d rounds no process was alive to be killed", what, draws)
 }
 
-// handle returns a handle of a process, or nil if there is none. After the process has ended, the
-// kernel can give its id to a new process. So a process that can end before it is killed needs one.
+// handle returns a handle of a process, or nil if pid is 0. After a process has ended, the kernel
+// can give its id to a new process. A kill by the handle never hits that new process.
 func handle(t *testing.T, pid int) *os.Process {
 	t.Helper()
 	if pid == 0 {

@@ -39,11 +39,12 @@ var request = Request{Command: "rm -rf /tmp/demo", Owner: "release-bot", Scope: 
 
 func issue(t *testing.T, tokens Tokens, r Request) string {
 	t.Helper()
+	began := time.Now()
 	token, expires, err := tokens.Issue(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !regexp.MustCompile(`^dc_[0-9a-f]{32}$`).MatchString(token) {
+	if !regexp.MustCompile(`^dc_[0-9a-f]{32}$`).MatchString(token) || !expires.After(began) {
 		t.Fatalf("token %q until %v", token, expires)
 	}
 	return token

@@ -42,7 +42,7 @@ func TestPull(t *testing.T) {
 	if len(all) != 3 || !all[0].Installed || all[1].Installed || all[0].Name != "debian:12" {
 		t.Errorf("lists %+v", all)
 	}
-	ref := must[*ImageRef](t)(s.Use(t.Context(), "debian:12", nil))
+	ref := must[*ImageRef](t)(s.Use(t.Context(), "debian:12", func(e progress.Event) { t.Errorf("a step of the use: %+v", e) }))
 	defer ref.Close()
 	if info, err := os.Stat(ref.Image); err != nil || info.Mode() != 0o444 || info.Size() != 16<<30 {
 		t.Errorf("image: %v, %v", info.Mode(), err)

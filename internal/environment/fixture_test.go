@@ -44,7 +44,7 @@ func testStore(cache string) *Store {
 		}
 		fmt.Fprint(builds, "b")
 		builds.Close()
-		if exists(filepath.Join(cache, "hang")) { // the build hangs until the test removes the file
+		if exists(filepath.Join(cache, "hang")) { // until the test removes it
 			os.WriteFile(filepath.Join(dir, "leavings"), make([]byte, 1<<20), 0o600)
 			os.WriteFile(filepath.Join(cache, "hanging"), nil, 0o600)
 			for exists(filepath.Join(cache, "hang")) {

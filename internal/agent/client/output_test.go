@@ -36,7 +36,7 @@ func TestOutput(t *testing.T) {
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// The command goes on after its first output has arrived.
+	// The command ends only after its first output has arrived.
 	_, err := c.Exec(within(t), sh("echo now; cat "+fifo), program.Attach{Stdout: writerFunc(func(p []byte) (int, error) {
 		return len(p), os.WriteFile(fifo, nil, 0)
 	})})

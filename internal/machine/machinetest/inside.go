@@ -175,11 +175,15 @@ func (s suite) forkBomb(t *testing.T) {
 		t.Skip("its machines have no bounds")
 	}
 	g := s.renewed(t, other)
+	began := time.Now()
 	_, end, err := g.exec(5*time.Second, "/bin/sh", "-c", "b() { b | b & b; }; b & exec sleep 1000")
 	if err != nil || !end.TimedOut && end.Code == 0 {
 		t.Fatalf("%+v, %v; the machine: %v", end, err, g.reason())
 	}
 	g.answers(t)
+	if took := time.Since(began); took > patience {
+		t.Errorf("a limit of 5 s ended the command after %v", took)
+	}
 	if !end.TimedOut {
 		return // the kernel killed the command itself, and its other processes continue, as after any command
 	}

@@ -401,7 +401,8 @@ func TestExpiredMachineIsDeleted(t *testing.T) {
 	h := newHome(t, func(w *store.Workspace) { w.Kind, w.Spec.TTLSeconds = store.KindVM, 1 })
 	// A program can create folders that even their owner can't open. The test creates them before
 	// the start, because the machine can expire before it runs a program.
-	check(t, os.MkdirAll(h.files()+"/d/e/f", 0o700))
+	check(t, os.MkdirAll(h.files()+"/d/e", 0o700))
+	check(t, os.WriteFile(h.files()+"/d/e/f", nil, 0o600))
 	check(t, errors.Join(os.Chmod(h.files()+"/d/e", 0), os.Chmod(h.files()+"/d", 0o500)))
 	check(t, h.begin(t).Release())
 	testenv.Eventually(t, "its record is gone", func() bool {
