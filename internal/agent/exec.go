@@ -87,7 +87,7 @@ func startPump(from *os.File, to *output) *pump {
 		defer close(p.done)
 		buffer := make([]byte, 32<<10)
 		for {
-			n, err := from.Read(buffer)
+			n, err := pty.Read(from, buffer) // for a pipe, this is from.Read
 			if n > 0 {
 				to.write(buffer[:n])
 			}

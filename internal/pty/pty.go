@@ -4,11 +4,12 @@
 // output and types the input at the other one, the controlling end. See pty(7).
 //
 // No function here uses [os.File.Fd], which would disable the deadlines of the file. All functions
-// return at once, and can be called at the same time.
+// except [Read] return at once. All can be called at the same time.
 package pty
 
 import (
 	"errors"
+	"io"
 	"os"
 	"strconv"
 
@@ -37,6 +38,20 @@ func Open() (controlling, tty *os.File, err error) {
 		return nil, nil, err
 	}
 	return controlling, tty, nil
+}
+
+// Read reads output at the controlling end. It waits for output as [os.File.Read] does. After all
+// programs have closed the terminal and all their output was read, it returns EIO.
+//
+// Linux itself can return EIO too early. It first looks for output, and then whether the terminal
+// is closed. If a program writes and closes the terminal in between, the read returns EIO and only
+// the next read returns the output. So Read reads again after EIO.
+func Read(controlling io.Reader, b []byte) (n int, err error) {
+	n, err = controlling.Read(b)
+	if errors.Is(err, unix.EIO) {
+		n, err = controlling.Read(b)
+	}
+	return n, err
 }
 
 // SetSize sets the number of columns and rows. The kernel then sends SIGWINCH to the foreground

@@ -2,6 +2,7 @@ package pty
 
 import (
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -37,6 +38,48 @@ func write(t *testing.T, controlling *os.File, text string) {
 		if time.Now().After(end) {
 			t.Fatalf("a program can read %d bytes of %q", Unread(controlling), text)
 		}
+	}
+}
+
+// answers are the results of reads, one after the other. An empty answer is EIO, as are all reads
+// after the last answer.
+type answers []string
+
+func (a *answers) Read(b []byte) (n int, err error) {
+	if len(*a) > 0 {
+		n = copy(b, (*a)[0])
+		*a = (*a)[1:]
+	}
+	if n == 0 {
+		err = &os.PathError{Op: "read", Path: "/dev/ptmx", Err: unix.EIO}
+	}
+	return n, err
+}
+
+func TestRead(t *testing.T) {
+	all := func(from io.Reader) (text string, err error) {
+		b := make([]byte, 100)
+		for {
+			n, err := Read(from, b)
+			text += string(b[:n])
+			if err != nil {
+				return text, err
+			}
+		}
+	}
+	if text, err := all(&answers{"go\n", "", "over\n"}); text != "go\nover\n" || !errors.Is(err, unix.EIO) {
+		t.Errorf("early EIO: %q, %v", text, err)
+	}
+	controlling, tty := open(t)
+	tty.WriteString("go\n")
+	tty.Close()
+	if text, err := all(controlling); text != "go\r\n" || !errors.Is(err, unix.EIO) {
+		t.Errorf("closed terminal: %q, %v", text, err)
+	}
+	controlling, _ = open(t)
+	controlling.SetReadDeadline(time.Unix(1, 0))
+	if text, err := all(controlling); text != "" || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("deadline: %q, %v", text, err)
 	}
 }
 

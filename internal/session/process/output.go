@@ -8,6 +8,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/program"
+	"github.com/pyro-mcp/pyro/internal/pty"
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
@@ -72,7 +73,7 @@ func (o *output) read(from map[session.Stream]io.ReadCloser) *sync.WaitGroup {
 			}
 			buffer := make([]byte, chunk)
 			for {
-				n, err := r.Read(buffer)
+				n, err := pty.Read(r, buffer) // for a pipe, this is r.Read
 				if n > 0 {
 					o.limit.wait(n)
 					add(buffer[:n])
