@@ -51,7 +51,8 @@ func (s *Server) Ready(ctx context.Context, req *connect.Request[agentv1.ReadyRe
 	if m.LimitMs < 1 || m.LimitMs > maxReady || m.IntervalMs < 1 || m.IntervalMs > maxReady {
 		return nil, invalid(fmt.Sprintf("limit_ms and interval_ms must be 1 to %d", maxReady))
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(m.LimitMs)*time.Millisecond)
+	end := time.Now().Add(time.Duration(m.LimitMs) * time.Millisecond)
+	ctx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
 	wait := readyPoll
 	var last error // error of the last probe that failed before the time limit
@@ -60,7 +61,7 @@ func (s *Server) Ready(ctx context.Context, req *connect.Request[agentv1.ReadyRe
 		if err == nil && (p == nil || !p.hasEnded()) {
 			return connect.NewResponse(&agentv1.ReadyResponse{Stamp: stamp}), nil
 		}
-		if err != nil && (last == nil || ctx.Err() == nil) {
+		if err != nil && (last == nil || time.Now().Before(end)) { // ctx can end later than its deadline
 			last = err
 		}
 		if errors.As(err, new(notReady)) { // each probe costs the service or the agent work, so the interval grows
