@@ -102,6 +102,17 @@ func (j *job) start(p program.Process) {
 	j.starting.Do(func() { close(j.started) })
 }
 
+// hasStarted reports whether the program has started. It can have ended since. It returns false for
+// a job that was restored from a checkpoint.
+func (j *job) hasStarted() bool {
+	select {
+	case <-j.started:
+		return true
+	default:
+		return false
+	}
+}
+
 func (j *job) programID() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -48,9 +48,11 @@ func (v *service) await(ctx context.Context, c program.Command, ready *superviso
 	select {
 	case <-v.started:
 	case <-v.done:
-		return v.endedEarly("")
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+	if !v.hasStarted() {
+		return v.endedEarly("")
 	}
 	if ready == nil {
 		v.isReady()

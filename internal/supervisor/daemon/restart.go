@@ -75,12 +75,7 @@ func (v *service) up() bool {
 	if v.record.Spec.Readiness != nil || !v.record.ReadyAt.IsZero() {
 		return !v.record.ReadyAt.IsZero()
 	}
-	select {
-	case <-v.started:
-		return true
-	default:
-		return false
-	}
+	return v.hasStarted()
 }
 
 // awaitRestart waits for the delay and prepares the next run. The caller must call the function

@@ -331,6 +331,22 @@ func testServiceRefusals(t *testing.T, _ *home, c *remote.Client) {
 	}
 }
 
+// TestServiceEndsAtOnce checks that a start without a readiness check succeeds if the program has
+// already ended.
+func TestServiceEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, nil)
+	v := (&daemon{config: h.config, folder: h.folder, store: h.store}).newService("id", store.Service{Name: "ended"})
+	close(v.started)
+	close(v.done)
+	for range 50 {
+		check(t, v.await(t.Context(), program.Command{}, nil, ""))
+	}
+	if v.record.ReadyAt.IsZero() {
+		t.Errorf("%+v", v.record)
+	}
+}
+
 // TestServicesEndWithMachine checks that a stop of the machine asks services to end, and that
 // a crash is recorded.
 func TestServicesEndWithMachine(t *testing.T) {

@@ -95,11 +95,13 @@ func (d *daemon) openShell(ctx context.Context, req *supervisorv1.OpenShellReque
 	defer cancel()
 	select {
 	case <-s.started:
+	case <-s.done:
+	case <-ctx.Done():
+	}
+	if s.hasStarted() {
 		if err = s.recorded(); err == nil {
 			return s, nil
 		}
-	case <-s.done:
-	case <-ctx.Done():
 	}
 	s.cancel(err)
 	<-s.done
